@@ -1,7 +1,7 @@
 /*
- * conf.c - text of a policy file to struct policy: words, keys, tunables, limits, and the errors with
- * their places. docs/policy.md describes the language; include.c has the files that it includes,
- * source.c reads them.
+ * conf.c - text of a policy file to struct policy: words, keys, tunables, limits, and the errors
+ * with their places. docs/policy.md describes the language; include.c has the files that it
+ * includes, source.c reads them.
  *
  * No locks; see policy.h for who may call.
  */
@@ -18,7 +18,8 @@
 #include "words.h"
 
 #define CONF(name, type, dflt, min, max, unit, doc) \
-	[CONF_##name] = { #name, CONF_T_##type, dflt, min, max, unit, doc, offsetof(struct policy_tunables, name) },
+	[CONF_##name] = { #name, CONF_T_##type, dflt, min, max, unit, doc, \
+		offsetof(struct policy_tunables, name) },
 const struct conf_row conf_rows[CONF_KEYS] = {
 #include "conf.def"
 };
@@ -26,7 +27,8 @@ const struct conf_row conf_rows[CONF_KEYS] = {
 
 /* ---- errors ---- */
 
-static void set_error(struct policy_error *err, const char *name, int line, int col, const char *msg)
+static void set_error(struct policy_error *err, const char *name, int line, int col,
+		      const char *msg)
 {
 	if (!err)
 		return;
@@ -58,8 +60,11 @@ static uint32_t here(const struct parser *p)
 static int fail_again(struct parser *p, const char *what, uint32_t at)
 {
 	if (policy_at_file(at) == p->file)
-		return conf_fail(p, p->w[0].col, "%s was set in line %d already; remove one of the two", what, policy_at_line(at));
-	return conf_fail(p, p->w[0].col, "%s was set in %s:%d already; remove one of the two", what, policy_at_path(p->pol, at), policy_at_line(at));
+		return conf_fail(p, p->w[0].col,
+				 "%s was set in line %d already; remove one of the two", what,
+				 policy_at_line(at));
+	return conf_fail(p, p->w[0].col, "%s was set in %s:%d already; remove one of the two", what,
+			 policy_at_path(p->pol, at), policy_at_line(at));
 }
 
 /* Names the wrong word, what would be right, and the likely one. */
@@ -71,7 +76,8 @@ static int fail_word(struct parser *p, const struct word *w, const char *what, c
 
 	quote_word(w->s, w->len, q, sizeof(q));
 	if (guess)
-		return conf_fail(p, w->col, "%s %s; did you mean '%s'? (%s)", q, what, guess, remedy);
+		return conf_fail(p, w->col, "%s %s; did you mean '%s'? (%s)", q, what, guess,
+				 remedy);
 	return conf_fail(p, w->col, "%s %s; %s", q, what, remedy);
 }
 
@@ -90,7 +96,8 @@ int conf_words(struct parser *p, int max, const char *form)
 	if (p->nw <= max)
 		return 0;
 	w = &p->w[max];
-	return conf_fail(p, w->col, "%s is one word too many; write %s", quote_word(w->s, w->len, q, sizeof(q)), form);
+	return conf_fail(p, w->col, "%s is one word too many; write %s",
+			 quote_word(w->s, w->len, q, sizeof(q)), form);
 }
 
 /* ---- tunables ---- */
@@ -100,8 +107,10 @@ static const struct unit {
 	const char *suffix;
 	uint64_t factor;
 } units[] = {	/* the largest of each type last, see conf_value_text */
-	{ CONF_T_size, "", 1 }, { CONF_T_size, "K", 1024 }, { CONF_T_size, "M", 1 << 20 }, { CONF_T_size, "G", 1 << 30 },
-	{ CONF_T_time, "", 1 }, { CONF_T_time, "us", 1 }, { CONF_T_time, "ms", 1000 }, { CONF_T_time, "s", 1000000 },
+	{ CONF_T_size, "", 1 }, { CONF_T_size, "K", 1024 }, { CONF_T_size, "M", 1 << 20 },
+		{ CONF_T_size, "G", 1 << 30 },
+	{ CONF_T_time, "", 1 }, { CONF_T_time, "us", 1 }, { CONF_T_time, "ms", 1000 },
+		{ CONF_T_time, "s", 1000000 },
 	{ CONF_T_count, "", 1 },
 };
 #define UNITS (sizeof(units) / sizeof(units[0]))
@@ -124,11 +133,14 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 		return buf;
 	}
 	if (type == CONF_T_gpu || type == CONF_T_alias) {
-		fmt_string(buf, len, "%s", type == CONF_T_gpu ? gpu_paths[value < 3 ? value : 0] : aliases[value < 2 ? value : 0]);
+		fmt_string(buf, len, "%s",
+			   type == CONF_T_gpu ? gpu_paths[value < 3 ? value : 0]
+					      : aliases[value < 2 ? value : 0]);
 		return buf;
 	}
 	for (i = 0; i < UNITS; i++)
-		if (units[i].type == unit_type(type) && (!best || (value && value % units[i].factor == 0)))
+		if (units[i].type == unit_type(type) &&
+		    (!best || (value && value % units[i].factor == 0)))
 			best = &units[i];
 	fmt_string(buf, len, "%lu%s", value / best->factor, value ? best->suffix : "");
 	return buf;
@@ -152,7 +164,8 @@ static bool one_of(const struct word *w, const char *const *words, unsigned n, u
 }
 
 /* The next ones to either side that are in range. */
-static int not_a_power(struct parser *p, const struct conf_row *row, const struct word *w, uint64_t value)
+static int not_a_power(struct parser *p, const struct conf_row *row, const struct word *w,
+		       uint64_t value)
 {
 	uint64_t below = row->max, above;
 	char q[200], a[32], b[32];
@@ -162,13 +175,17 @@ static int not_a_power(struct parser *p, const struct conf_row *row, const struc
 	above = below * 2;
 	if (above > row->max)
 		above = below;
-	return conf_fail(p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name, quote_word(w->s, w->len, q, sizeof(q)),
-		    conf_value_text(row->type, below >= row->min ? below : above, a, sizeof(a)), conf_value_text(row->type, above, b, sizeof(b)));
+	return conf_fail(
+		p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name,
+		quote_word(w->s, w->len, q, sizeof(q)),
+		conf_value_text(row->type, below >= row->min ? below : above, a, sizeof(a)),
+		conf_value_text(row->type, above, b, sizeof(b)));
 }
 
 #define RDMA_MTU_LEAST 256	/* enum ibv_mtu, <infiniband/verbs.h> */
 
-static int parse_value(struct parser *p, const struct conf_row *row, const struct word *w, uint64_t *ret)
+static int parse_value(struct parser *p, const struct conf_row *row, const struct word *w,
+		       uint64_t *ret)
 {
 	const char *suffix;
 	char q[200], a[32], b[32];
@@ -178,18 +195,27 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 	quote_word(w->s, w->len, q, sizeof(q));
 	if (row->type == CONF_T_bool) {
 		*ret = word_is(w->s, w->len, "on");
-		return *ret || word_is(w->s, w->len, "off") ? 0
-			: conf_fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
+		return *ret || word_is(w->s, w->len, "off")
+			       ? 0
+			       : conf_fail(p, w->col,
+					   "%s: %s is neither on nor off; write %s on or %s off",
+					   row->name, q, row->name, row->name);
 	}
 	if (row->type == CONF_T_gpu)
-		return one_of(w, gpu_paths, 3, ret) ? 0
-			: fail_word(p, w, "is not a GPU path", "write device off, device eager or device lazy", gpu_paths, 3);
+		return one_of(w, gpu_paths, 3, ret)
+			       ? 0
+			       : fail_word(p, w, "is not a GPU path",
+					   "write device off, device eager or device lazy",
+					   gpu_paths, 3);
 	if (row->type == CONF_T_alias)
-		return one_of(w, aliases, 2, ret) ? 0
-			: fail_word(p, w, "is neither any nor none", "write alias any or alias none", aliases, 2);
+		return one_of(w, aliases, 2, ret)
+			       ? 0
+			       : fail_word(p, w, "is neither any nor none",
+					   "write alias any or alias none", aliases, 2);
 	n = parse_digits(w->s, w->len, ret, &over);
 	if (!n)
-		return conf_fail(p, w->col, "%s: %s is not a number; %s", row->name, q, unit_help(row->type));
+		return conf_fail(p, w->col, "%s: %s is not a number; %s", row->name, q,
+				 unit_help(row->type));
 	suffix = w->s + n;
 	rest = w->len - n;
 	for (i = 0; i < UNITS; i++)
@@ -198,12 +224,14 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 	if (i == UNITS)
 		return conf_fail(p, w->col + (int)n, "%s: %s is not a unit here; %s", row->name,
 			    quote_word(suffix, rest, q, sizeof(q)), unit_help(row->type));
-	if (over || __builtin_mul_overflow(*ret, units[i].factor, ret) || *ret < row->min || *ret > row->max)
+	if (over || __builtin_mul_overflow(*ret, units[i].factor, ret) || *ret < row->min ||
+	    *ret > row->max)
 		return conf_fail(p, w->col, "%s: %s is out of range; write %s to %s", row->name, q,
 			    conf_value_text(row->type, row->min, a, sizeof(a)),
 			    conf_value_text(row->type, row->max, b, sizeof(b)));
 	if (row == &conf_rows[CONF_rdma_mtu] && *ret && *ret < RDMA_MTU_LEAST)
-		return conf_fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K", row->name, q);
+		return conf_fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K",
+				 row->name, q);
 	if (row->type == CONF_T_pow2 && (*ret & (*ret - 1)))
 		return not_a_power(p, row, w, *ret);
 	return 0;
@@ -216,10 +244,11 @@ static int check_global(struct parser *p)
 
 	if (!p->in_section)
 		return 0;
-	return conf_fail(p, p->w[0].col, "%s applies to all programs but stands in the section of program %s; "
-		    "move it up, or write program * before it",
-		    quote_word(p->w[0].s, p->w[0].len, q, sizeof(q)),
-		    quote_word(p->program.s, p->program.len, prog, sizeof(prog)));
+	return conf_fail(p, p->w[0].col,
+			 "%s applies to all programs but stands in the section of program %s; "
+			 "move it up, or write program * before it",
+			 quote_word(p->w[0].s, p->w[0].len, q, sizeof(q)),
+			 quote_word(p->program.s, p->program.len, prog, sizeof(prog)));
 }
 
 static int parse_tunable(struct parser *p, enum conf_key key)
@@ -229,7 +258,8 @@ static int parse_tunable(struct parser *p, enum conf_key key)
 	uint64_t v;
 	int rc;
 
-	fmt_string(form, sizeof(form), "%s %s", row->name, conf_value_text(row->type, row->dflt, dflt, sizeof(dflt)));
+	fmt_string(form, sizeof(form), "%s %s", row->name,
+		   conf_value_text(row->type, row->dflt, dflt, sizeof(dflt)));
 	rc = check_global(p);
 	if (!rc && p->nw < 2)
 		rc = conf_missing(p, "the value", form);
@@ -282,11 +312,13 @@ static int parse_program(struct parser *p)
 	if (rc)
 		return rc;
 	if (memchr(w->s, '/', w->len))
-		return conf_fail(p, w->col, "%s has a directory in it; write the last component only",
-			    quote_word(w->s, w->len, q, sizeof(q)));
+		return conf_fail(p, w->col,
+				 "%s has a directory in it; write the last component only",
+				 quote_word(w->s, w->len, q, sizeof(q)));
 	if (w->len > 255)
-		return conf_fail(p, w->col, "%s is longer than any file name; write at most 255 bytes",
-			    quote_word(w->s, w->len, q, sizeof(q)));
+		return conf_fail(p, w->col,
+				 "%s is longer than any file name; write at most 255 bytes",
+				 quote_word(w->s, w->len, q, sizeof(q)));
 	p->program = *w;
 	p->in_section = !word_is(w->s, w->len, "*");
 	return 0;
@@ -302,7 +334,8 @@ static int add_rule(struct parser *p, const struct rule *r)
 		cap = pol->rules_cap ? 2 * pol->rules_cap : 16;
 		more = realloc(pol->rules, cap * sizeof(*more));
 		if (!more) {
-			conf_fail(p, 1, "no memory for the rules; free some and read the file again");
+			conf_fail(p, 1,
+				  "no memory for the rules; free some and read the file again");
 			return -ENOMEM;
 		}
 		pol->rules = more;
@@ -364,7 +397,8 @@ static int parse_use_role(struct parser *p, struct rule *r)
 
 static int parse_use(struct parser *p)
 {
-	static const char form[] = "use <tcp|shm|rdma|any> <client|server|both> <address>:<port> [<address>:<port>]";
+	static const char form[] =
+		"use <tcp|shm|rdma|any> <client|server|both> <address>:<port> [<address>:<port>]";
 	struct rule r = {
 		.program = p->program.s, .program_len = p->program.len, .at = here(p),
 		.cli = { .port_hi = 65535 },
@@ -408,8 +442,9 @@ static int parse_path(struct parser *p, const char *form, uint32_t *at, char *bu
 	if (rc)
 		return rc;
 	if (w->s[0] != '/' || w->len >= len)
-		return conf_fail(p, w->col, "%s is not an absolute path of less than %zu bytes; write %s",
-			    quote_word(w->s, w->len, q, sizeof(q)), len, form);
+		return conf_fail(p, w->col,
+				 "%s is not an absolute path of less than %zu bytes; write %s",
+				 quote_word(w->s, w->len, q, sizeof(q)), len, form);
 	memcpy(buf, w->s, w->len);
 	buf[w->len] = '\0';
 	*at = here(p);
@@ -418,25 +453,31 @@ static int parse_path(struct parser *p, const char *form, uint32_t *at, char *bu
 
 static int parse_key_file(struct parser *p)
 {
-	return parse_path(p, "key_file /etc/rdmashim.key", &p->pol->key_at, p->pol->key_file, sizeof(p->pol->key_file));
+	return parse_path(p, "key_file /etc/rdmashim.key", &p->pol->key_at, p->pol->key_file,
+			  sizeof(p->pol->key_file));
 }
 
 static int parse_discovery_dir(struct parser *p)
 {
-	return parse_path(p, "discovery_dir /run/rdmashim", &p->pol->dir_at, p->pol->dir, sizeof(p->pol->dir));
+	return parse_path(p, "discovery_dir /run/rdmashim", &p->pol->dir_at, p->pol->dir,
+			  sizeof(p->pol->dir));
 }
 
-/* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind it. */
+/* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind
+ * it. */
 static int add_network(struct parser *p, const struct word *w, struct addr_pat *list, size_t *n)
 {
 	char text[128], msg[224], q[200];
 	size_t at;
 
 	if (*n == NETWORKS_MAX)
-		return conf_fail(p, w->col, "more than %d networks; write larger ones", NETWORKS_MAX);
+		return conf_fail(p, w->col, "more than %d networks; write larger ones",
+				 NETWORKS_MAX);
 	if (w->len + 3 > sizeof(text) || word_is(w->s, w->len, "*"))
-		return conf_fail(p, w->col, "%s is not a network; write one such as 10.0.0.0/8 or [2001:db8::/32]",
-			    quote_word(w->s, w->len, q, sizeof(q)));
+		return conf_fail(p, w->col,
+				 "%s is not a network; write one such as 10.0.0.0/8 or "
+				 "[2001:db8::/32]",
+				 quote_word(w->s, w->len, q, sizeof(q)));
 	memcpy(text, w->s, w->len);
 	memcpy(text + w->len, ":*", 3);
 	if (addr_pat_parse(text, w->len + 2, &list[*n], &at, msg, sizeof(msg)))
@@ -446,7 +487,8 @@ static int add_network(struct parser *p, const struct word *w, struct addr_pat *
 }
 
 /* *at: where the first ones stand; *apart: others do in another file. */
-static int add_networks(struct parser *p, const char *form, struct addr_pat *list, size_t *n, uint32_t *at, bool *apart)
+static int add_networks(struct parser *p, const char *form, struct addr_pat *list, size_t *n,
+			uint32_t *at, bool *apart)
 {
 	int rc = check_global(p);
 
@@ -468,14 +510,16 @@ static int parse_networks(struct parser *p)
 {
 	struct policy *pol = p->pol;
 
-	return add_networks(p, "rdma_networks 10.0.0.0/8", pol->net, &pol->nnets, &pol->nets_at, &pol->nets_apart);
+	return add_networks(p, "rdma_networks 10.0.0.0/8", pol->net, &pol->nnets, &pol->nets_at,
+			    &pol->nets_apart);
 }
 
 static int parse_via(struct parser *p)
 {
 	struct policy *pol = p->pol;
 
-	return add_networks(p, "rdma_via 10.1.0.0/16", pol->via, &pol->nvia, &pol->via_at, &pol->via_apart);
+	return add_networks(p, "rdma_via 10.1.0.0/16", pol->via, &pol->nvia, &pol->via_at,
+			    &pol->via_apart);
 }
 
 static int add_user(struct parser *p, const struct word *w)
@@ -488,10 +532,13 @@ static int add_user(struct parser *p, const struct word *w)
 		return 0;
 	}
 	if (pol->nusers == USERS_MAX)
-		return conf_fail(p, w->col, "more than %d users; write any, or run the programs as one user", USERS_MAX);
+		return conf_fail(p, w->col,
+				 "more than %d users; write any, or run the programs as one user",
+				 USERS_MAX);
 	if (!user_parse(w->s, w->len, &pol->user[pol->nusers]))
-		return conf_fail(p, w->col, "%s is no user in /etc/passwd; write its number, or any",
-			    quote_word(w->s, w->len, q, sizeof(q)));
+		return conf_fail(p, w->col,
+				 "%s is no user in /etc/passwd; write its number, or any",
+				 quote_word(w->s, w->len, q, sizeof(q)));
 	pol->nusers++;
 	return 0;
 }
@@ -537,8 +584,11 @@ static int unknown_statement(struct parser *p)
 	for (i = 0; i < CONF_KEYS; i++)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
-		return conf_fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, discovery_dir, peer_users and the tunables of rdmashim.conf(5)",
+		return conf_fail(p, w.col + (int)(eq - w.s),
+				 "'=' does not belong here; write the key, a blank and the value");
+	return fail_word(p, &w, "is not a key",
+			 "known are mode, program, use, include, key_file, rdma_networks, "
+			 "rdma_via, discovery_dir, peer_users and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 
@@ -598,7 +648,8 @@ int conf_text(struct parser *p, const char *s, size_t len)
 	const char *end = s + len, *eol, *nul;
 	int rc = 0;
 
-	if (len >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))	/* a byte order mark says nothing in UTF-8 */
+	if (len >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))	/* a byte order mark says nothing in
+							 * UTF-8 */
 		s += 3;
 	for (p->line = 1; s < end && !rc; s = eol + 1, p->line++) {
 		eol = memchr(s, '\n', (size_t)(end - s));
@@ -606,7 +657,8 @@ int conf_text(struct parser *p, const char *s, size_t len)
 			eol = end;
 		nul = memchr(s, '\0', (size_t)(eol - s));
 		if (nul)
-			return conf_fail(p, (int)(nul - s) + 1, "a NUL byte; this is not a text file, write it anew");
+			return conf_fail(p, (int)(nul - s) + 1,
+					 "a NUL byte; this is not a text file, write it anew");
 		split_line(p, s, (size_t)(eol - s));
 		rc = parse_line(p);
 	}
@@ -615,11 +667,12 @@ int conf_text(struct parser *p, const char *s, size_t len)
 
 /* ---- the whole ---- */
 
-int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
-		      struct policy_error *err)
+int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps,
+		      struct policy **ret, struct policy_error *err)
 {
 	char why[TRUST_WHY] = "";
-	struct parser p = { .src = src, .deps = deps, .err = err, .program = { "*", 1, 0 }, .why = why };
+	struct parser p = { .src = src, .deps = deps, .err = err, .program = { "*", 1, 0 },
+			    .why = why };
 	int saved = errno, rc = -ENOMEM;
 	long n;
 
@@ -628,7 +681,8 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 	include_depends(&p, path);
 	p.pol = calloc(1, sizeof(*p.pol));
 	if (!p.pol) {
-		set_error(err, path, 0, 0, "no memory for the policy; free some and read the file again");
+		set_error(err, path, 0, 0,
+			  "no memory for the policy; free some and read the file again");
 		goto out;
 	}
 	p.pol->mode_on = true;
@@ -639,7 +693,9 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 		goto out;
 	}
 	rc = n == -EFBIG ? -EINVAL : (int)n;
-	set_error(err, path, 0, 0, n == -EFBIG ? "the file is longer than 1 MiB; shorten it" : source_remedy(n, p.why));
+	set_error(err, path, 0, 0,
+		  n == -EFBIG ? "the file is longer than 1 MiB; shorten it"
+			      : source_remedy(n, p.why));
 out:
 	if (rc)
 		policy_free(p.pol);

@@ -14,7 +14,8 @@
 #define RDMASHIM_CONF_PATH "/etc/rdmashim.conf"
 #endif
 
-enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_gpu, CONF_T_alias };
+enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_gpu,
+		 CONF_T_alias };
 
 enum conf_key {
 #define CONF(name, type, dflt, min, max, unit, doc) CONF_##name,
@@ -54,7 +55,8 @@ struct policy_source {
 	 * -E2BIG: more than `max`, -errno, or TRUST_REFUSED. What strangers put there is left out;
 	 * one of them in `skipped` (else ""). */
 	int (*list)(const struct policy_source *src, const char *dir, const char *pattern,
-		    char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME], struct trust *t);
+		    char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME],
+		    struct trust *t);
 	void *arg;
 };
 extern const struct policy_source policy_disk;
@@ -62,9 +64,11 @@ extern const struct policy_source policy_disk;
 const char *source_remedy(long error, const char *why);
 
 /* As policy_load(). `deps` may be NULL. */
-int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
-		      struct policy_error *err);
-/* The policy of the file `main`, with the text in the place of what is in `path`: that file, or one that it includes. */
-int policy_parse_instead(const char *main, const char *path, const char *text, size_t len, struct policy **ret, struct policy_error *err);
+int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps,
+		      struct policy **ret, struct policy_error *err);
+/* The policy of the file `main`, with the text in the place of what is in `path`: that file, or
+ * one that it includes. */
+int policy_parse_instead(const char *main, const char *path, const char *text, size_t len,
+			 struct policy **ret, struct policy_error *err);
 
 #endif

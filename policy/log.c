@@ -1,6 +1,7 @@
 /*
- * log.c - see log.h. Owns the level, the identity of stderr and the path of the log file; all but the
- * first are written by log_init() alone, before other threads log. No locks but what fd_hold() takes.
+ * log.c - see log.h. Owns the level, the identity of stderr and the path of the log file; all
+ * but the first are written by log_init() alone, before other threads log. No locks but what
+ * fd_hold() takes.
  *
  * The log file is opened anew for each line: a descriptor kept open could be closed and reused by
  * the program, and logging is rare.
@@ -50,9 +51,11 @@ static void remember_stderr(void)
 
 	if (syscall(SYS_fstat, 2, &st) < 0)
 		return;
-	/* a TCP connection as fd 2 (inetd) is the program's stream: not one byte of ours may go there */
+	/* a TCP connection as fd 2 (inetd) is the program's stream: not one byte of ours may go
+	 * there */
 	if (S_ISSOCK(st.st_mode) &&
-	    (syscall(SYS_getsockopt, 2, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 || domain != AF_UNIX))
+	    (syscall(SYS_getsockopt, 2, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+	     domain != AF_UNIX))
 		return;
 	err_id.dev = st.st_dev;
 	err_id.ino = st.st_ino;
@@ -63,7 +66,8 @@ static bool stderr_unchanged(void)
 {
 	struct stat st;
 
-	return err_id.usable && syscall(SYS_fstat, 2, &st) == 0 && st.st_dev == err_id.dev && st.st_ino == err_id.ino;
+	return err_id.usable && syscall(SYS_fstat, 2, &st) == 0 && st.st_dev == err_id.dev &&
+	       st.st_ino == err_id.ino;
 }
 
 static const char *const level_names[] = { "silent", "error", "warn", "path", "debug" };
@@ -130,7 +134,8 @@ void log_init(int level)
 	if (t.why[0])
 		log_line(LOG_LEVEL_ERROR, "%s is not written: %s", log_path, t.why);
 	if (!good)
-		log_line(LOG_LEVEL_ERROR, "RDMASHIM_LOG is not LEVEL[:FILE] with a level from 0 to 4, or silent, error, warn, path, debug");
+		log_line(LOG_LEVEL_ERROR, "RDMASHIM_LOG is not LEVEL[:FILE] with a level from 0 to "
+					  "4, or silent, error, warn, path, debug");
 	errno = saved;
 }
 
@@ -154,24 +159,28 @@ static bool admit(void)
 			next = old + 1;
 		else
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&window, &old, next, memory_order_relaxed, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&window, &old, next, memory_order_relaxed,
+							memory_order_relaxed));
 	return true;
 }
 
-/* A full or broken pipe as stderr: the line is lost, rather than the program waiting or getting SIGPIPE. */
+/* A full or broken pipe as stderr: the line is lost, rather than the program waiting or getting
+ * SIGPIPE. */
 static bool stderr_ready(void)
 {
 	struct pollfd pfd = { .fd = 2, .events = POLLOUT };
 	struct timespec zero = { 0, 0 };
 
-	return stderr_unchanged() && syscall(SYS_ppoll, &pfd, 1, &zero, NULL, 0) == 1 && pfd.revents == POLLOUT;
+	return stderr_unchanged() && syscall(SYS_ppoll, &pfd, 1, &zero, NULL, 0) == 1 &&
+	       pfd.revents == POLLOUT;
 }
 
 static bool has_room(int fd)
 {
 	struct stat st;
 
-	return syscall(SYS_fstat, fd, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size < (off_t)LOG_FILE_MAX);
+	return syscall(SYS_fstat, fd, &st) == 0 &&
+	       (!S_ISREG(st.st_mode) || st.st_size < (off_t)LOG_FILE_MAX);
 }
 
 /* What trust_walk() said of it, once more: the program may be another user by now, as which it has
@@ -190,7 +199,8 @@ static bool may_append(int fd)
 
 int log_open(const char *path)
 {
-	const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK |
+			  O_NOCTTY;
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600);
 
 	if (fd < 0 || may_append(fd))
@@ -247,8 +257,8 @@ static char *put_digits(char *p, uint64_t v, int n)
 	return p + n;
 }
 
-/* "2026-05-01T12:31:07.123456Z " into buf of 32. The calendar is Howard Hinnant's days_from_civil turned round: years begin
- * in March, so that the odd day is the last. */
+/* "2026-05-01T12:31:07.123456Z " into buf of 32. The calendar is Howard Hinnant's
+ * days_from_civil turned round: years begin in March, so that the odd day is the last. */
 static size_t put_time(char *buf)
 {
 	struct timespec now = { 0 };
@@ -300,8 +310,9 @@ void log_line(int level, const char *fmt, ...)
 		log_init(atomic_load_explicit(&log_level_now, memory_order_relaxed));
 	if (log_path[0])
 		n = put_time(buf);
-	n += fmt_string(buf + n, sizeof(buf) - 1 - n, log_path[0] ? "%s rdmashim[%ld]: " : "%srdmashim[%ld]: ", log_path[0] ? level_names[level] : "",
-			syscall(SYS_getpid));
+	n += fmt_string(buf + n, sizeof(buf) - 1 - n,
+			log_path[0] ? "%s rdmashim[%ld]: " : "%srdmashim[%ld]: ",
+			log_path[0] ? level_names[level] : "", syscall(SYS_getpid));
 	lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
 	if (lost)
 		n += fmt_string(buf + n, sizeof(buf) - 1 - n, "(%u lines left out) ", lost);

@@ -23,12 +23,15 @@ enum path_kind {
 	PATH_KINDS
 };
 #undef PATH
-const char *path_name(enum path_kind p);	/* as policy files and rdmastat write it, else "?" */
+const char *path_name(enum path_kind p);	/* as policy files and rdmastat write it, else
+						 * "?" */
 
-/* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_lifetime). */
+/* Times earn_bytes and earn_rounds that a connection has to move where most of those before it
+ * ended soon (earn_lifetime). */
 #define EARN_MUCH 16
 /* So many slots, or link_streams if that is less, has the first link to a process: address space
- * frightens who looks at it, and most peers have few connections. Further ones have twice as many. */
+ * frightens who looks at it, and most peers have few connections. Further ones have twice as
+ * many. */
 #define LINK_FIRST_SLOTS 64
 
 /* Which side of the TCP connection this process is. */
@@ -37,8 +40,9 @@ enum stream_role { ROLE_CLIENT, ROLE_SERVER, ROLE_ANY };
 /*
  * Tunables, one row each in policy/conf.def:
  *   CONF(name, type, default, min, max, unit, "one line of documentation")
- * type is one of bool, size (bytes; suffixes K M G), time (microseconds; suffixes us ms s),
- * pow2 (a size that is a power of two), count. struct policy_tunables, parser, defaults and documentation come from the table.
+ * type is one of bool, size (bytes; suffixes K M G), time (microseconds; suffixes us ms s), pow2
+ * (a size that is a power of two), count. struct policy_tunables, parser, defaults and
+ * documentation come from the table.
  */
 struct policy_tunables {
 #define CONF(name, type, dflt, min, max, unit, doc) uint64_t name;
@@ -48,8 +52,8 @@ struct policy_tunables {
 
 struct policy;			/* opaque, see rule.c */
 
-/* A place in a policy: the number of a file, 0 the first, and a line, from 1. The file itself, where nothing is included, is
- * the plain number of the line. 0: nowhere, the built-in default. */
+/* A place in a policy: the number of a file, 0 the first, and a line, from 1. The file itself,
+ * where nothing is included, is the plain number of the line. 0: nowhere, the built-in default. */
 #define POLICY_AT(file, line) ((uint32_t)(file) << 20 | (uint32_t)(line))
 static inline unsigned policy_at_file(uint32_t at) { return at >> 20; }
 static inline int policy_at_line(uint32_t at) { return (int)(at & 0xfffff); }
@@ -57,8 +61,8 @@ static inline int policy_at_line(uint32_t at) { return (int)(at & 0xfffff); }
 #define POLICY_PATH 256		/* bytes of the name of a file, with its NUL */
 #define POLICY_DEPS 128
 
-/* The files that a policy is made of, and the patterns by which it includes others: a change in one of them is a change of the
- * policy. Also of a policy that is refused. */
+/* The files that a policy is made of, and the patterns by which it includes others: a change in
+ * one of them is a change of the policy. Also of a policy that is refused. */
 struct policy_deps {
 	unsigned n;
 	char path[POLICY_DEPS][POLICY_PATH];
@@ -88,19 +92,24 @@ const struct policy *policy_builtin(void);
 /* A policy under which everything is TCP with reason `reason` (enum reason); static storage. */
 const struct policy *policy_all_tcp(int reason);
 
-/* Parses `text`. Returns 0 and *ret, or -EINVAL and *err. `name` is used in messages, and says from where it includes others. */
-int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err);
-/* Reads `path` and what it includes (at most 1 MiB). -errno on read errors, *err filled in that case too. */
+/* Parses `text`. Returns 0 and *ret, or -EINVAL and *err. `name` is used in messages, and says
+ * from where it includes others. */
+int policy_parse(const char *text, size_t len, const char *name, struct policy **ret,
+		 struct policy_error *err);
+/* Reads `path` and what it includes (at most 1 MiB). -errno on read errors, *err filled in that
+ * case too. */
 int policy_load(const char *path, struct policy **ret, struct policy_error *err);
-int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret, struct policy_error *err);
+int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret,
+			struct policy_error *err);
 void policy_free(struct policy *p);
 
 /* Files of strangers that a pattern of an include would have meant and that were left out (one for
  * each directory at least), and one of them. */
 unsigned policy_skipped(const struct policy *p, const char **one);
-/* The i-th old name of a key or word that the policy has, as a sentence in buf, and its place; NULL:
- * there are no more. */
-const char *policy_old_name(const struct policy *p, unsigned i, uint32_t *at, char *buf, size_t len);
+/* The i-th old name of a key or word that the policy has, as a sentence in buf, and its place;
+ * NULL: there are no more. */
+const char *policy_old_name(const struct policy *p, unsigned i, uint32_t *at, char *buf,
+			    size_t len);
 #define POLICY_OLD_TEXT 128	/* room for any */
 /* The file of a place, "" if there is none. */
 const char *policy_at_path(const struct policy *p, uint32_t at);
@@ -118,21 +127,26 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 /* Where the ends of connections within this host meet: a directory, "" = abstract names. */
 const char *policy_discovery_dir(const struct policy *p);
 
-/* May processes of that user pass descriptors to ours? Besides our own user and root (peer_users). */
+/* May processes of that user pass descriptors to ours? Besides our own user and root
+ * (peer_users). */
 bool policy_takes_from(const struct policy *p, uid_t uid);
 
-/* How another host's library proves itself: the file with the key that both have ("" = none), or its address. */
+/* How another host's library proves itself: the file with the key that both have ("" = none), or
+ * its address. */
 const char *policy_key_file(const struct policy *p);
 bool policy_trusts(const struct policy *p, const struct sockaddr *host);
 
-/* The addresses of this host that RDMA goes by, if the policy names any: the rank of `own`, 0 the best, -1: not by that one. */
+/* The addresses of this host that RDMA goes by, if the policy names any: the rank of `own`, 0
+ * the best, -1: not by that one. */
 bool policy_has_via(const struct policy *p);
 int policy_via(const struct policy *p, const struct sockaddr *own);
 
 /* Where the policy file is: $RDMASHIM_CONF, else /etc/rdmashim.conf (unless `secure`, then the
- * environment is ignored). Returns a pointer into the environment or a constant. An empty variable is none. */
+ * environment is ignored). Returns a pointer into the environment or a constant. An empty
+ * variable is none. */
 const char *policy_path(bool secure);
-bool policy_path_given(bool secure);	/* by the environment: then a file that is not there is an error */
+bool policy_path_given(bool secure);	/* by the environment: then a file that is not there is
+					 * an error */
 /* $RDMASHIM switches the library off: off, no, false or 0, in letters of any case. */
 bool policy_switched_off(void);
 

@@ -1,5 +1,6 @@
 /*
- * reason.c - names, texts and remedies of enum reason and enum stat_event_kind, out of reason.def and event.def. Constant data only.
+ * reason.c - names, texts and remedies of enum reason and enum stat_event_kind, out of
+ * reason.def and event.def. Constant data only.
  */
 #include "stat.h"
 
@@ -11,7 +12,8 @@ static const struct {
 #undef REASON
 };
 
-_Static_assert(REASON_COUNT <= 64, "stat_header.reasons has 64 places: make it longer and raise STAT_VERSION");
+_Static_assert(REASON_COUNT <= 64,
+	       "stat_header.reasons has 64 places: make it longer and raise STAT_VERSION");
 
 const char *stat_mode_name(unsigned m)
 {
@@ -43,7 +45,8 @@ static const struct {
 #undef EVENT
 };
 
-_Static_assert(EVENT_COUNT <= 256, "an event's kind has 8 bits: change STAT_EVENT_WHAT and raise STAT_VERSION");
+_Static_assert(EVENT_COUNT <= 256,
+	       "an event's kind has 8 bits: change STAT_EVENT_WHAT and raise STAT_VERSION");
 
 const char *event_name(unsigned e)
 {

@@ -69,12 +69,14 @@ struct pat_parser {
 };
 
 /* Marks the part of the word that starts at `at`, which a message can quote. */
-static int pat_fail(struct pat_parser *pp, size_t at, const char *what, size_t from, size_t to, const char *remedy)
+static int pat_fail(struct pat_parser *pp, size_t at, const char *what, size_t from, size_t to,
+		    const char *remedy)
 {
 	char q[200];
 
 	*pp->at = at;
-	fmt_string(pp->msg, pp->msglen, "%s %s; %s", quote_word(pp->s + from, to - from, q, sizeof(q)), what, remedy);
+	fmt_string(pp->msg, pp->msglen, "%s %s; %s",
+		   quote_word(pp->s + from, to - from, q, sizeof(q)), what, remedy);
 	return -EINVAL;
 }
 
@@ -85,7 +87,8 @@ static int parse_port(struct pat_parser *pp, size_t from, size_t to, uint16_t *r
 	size_t n = parse_digits(pp->s + from, to - from, &v, &over);
 
 	if (!n || from + n != to || over || v < 1 || v > 65535)
-		return pat_fail(pp, from, "is not a port", from, to, "write 1 to 65535, a range such as 8000-8099, or *");
+		return pat_fail(pp, from, "is not a port", from, to,
+				"write 1 to 65535, a range such as 8000-8099, or *");
 	*ret = (uint16_t)v;
 	return 0;
 }
@@ -111,7 +114,8 @@ static int parse_ports(struct pat_parser *pp, size_t from, struct addr_pat *pat)
 		return 0;
 	rc = parse_port(pp, mid + 1, pp->len, &pat->port_hi);
 	if (!rc && pat->port_hi < pat->port_lo)
-		return pat_fail(pp, from, "runs backwards", from, pp->len, "write the lower port first");
+		return pat_fail(pp, from, "runs backwards", from, pp->len,
+				"write the lower port first");
 	return rc;
 }
 
@@ -143,13 +147,15 @@ static int parse_prefix(struct pat_parser *pp, size_t from, size_t to, struct ad
 	return 0;
 }
 
-/* A v4-mapped pattern is the IPv4 pattern that it stands for, since addresses are compared unmapped. */
+/* A v4-mapped pattern is the IPv4 pattern that it stands for, since addresses are compared
+ * unmapped. */
 static int unmap_pattern(struct pat_parser *pp, size_t from, size_t to, struct addr_pat *pat)
 {
 	if (pat->family != AF_INET6 || memcmp(pat->addr, mapped_prefix, sizeof(mapped_prefix)))
 		return 0;
 	if (pat->len < 96)
-		return pat_fail(pp, from, "cuts through the IPv4 part", from, to, "write an IPv4 address with its own prefix");
+		return pat_fail(pp, from, "cuts through the IPv4 part", from, to,
+				"write an IPv4 address with its own prefix");
 	memmove(pat->addr, pat->addr + 12, 4);
 	memset(pat->addr + 4, 0, 12);
 	pat->family = AF_INET;
@@ -157,9 +163,10 @@ static int unmap_pattern(struct pat_parser *pp, size_t from, size_t to, struct a
 	return 0;
 }
 
-/* The address s[from..to) of `family` with the prefix length in s[pfrom..pto), absent if pfrom == 0. */
-static int parse_addr(struct pat_parser *pp, size_t from, size_t to, size_t pfrom, size_t pto, int family,
-		      struct addr_pat *pat)
+/* The address s[from..to) of `family` with the prefix length in s[pfrom..pto), absent if pfrom
+ * == 0. */
+static int parse_addr(struct pat_parser *pp, size_t from, size_t to, size_t pfrom, size_t pto,
+		      int family, struct addr_pat *pat)
 {
 	char tmp[INET6_ADDRSTRLEN];
 	int rc;
@@ -183,8 +190,9 @@ static int parse_addr(struct pat_parser *pp, size_t from, size_t to, size_t pfro
 				"clear them or write a longer prefix");
 	return rc;
 bad:
-	return pat_fail(pp, from, family == AF_INET ? "is not an IPv4 address" : "is not an IPv6 address", from, to,
-			"write it in numbers (names are not looked up) or *");
+	return pat_fail(pp, from,
+			family == AF_INET ? "is not an IPv4 address" : "is not an IPv6 address",
+			from, to, "write it in numbers (names are not looked up) or *");
 }
 
 static int parse_v6(struct pat_parser *pp, struct addr_pat *pat)
@@ -213,7 +221,8 @@ static int parse_v6(struct pat_parser *pp, struct addr_pat *pat)
 	if (rc)
 		return rc;
 	if (after >= pp->len || s[after] != ':')
-		return pat_fail(pp, after, "has no port", 0, pp->len, "write [address]:port, or [address]:* for every port");
+		return pat_fail(pp, after, "has no port", 0, pp->len,
+				"write [address]:port, or [address]:* for every port");
 	return parse_ports(pp, after + 1, pat);
 }
 
@@ -224,10 +233,12 @@ static int parse_v4(struct pat_parser *pp, struct addr_pat *pat)
 	int rc;
 
 	if (!colon)
-		return pat_fail(pp, pp->len, "has no port", 0, pp->len, "write address:port, or address:* for every port");
+		return pat_fail(pp, pp->len, "has no port", 0, pp->len,
+				"write address:port, or address:* for every port");
 	end = to = (size_t)(colon - s);
 	if (memchr(colon + 1, ':', pp->len - end - 1))
-		return pat_fail(pp, 0, "has more than one colon", 0, pp->len, "write an IPv6 address in brackets, [address]:port");
+		return pat_fail(pp, 0, "has more than one colon", 0, pp->len,
+				"write an IPv6 address in brackets, [address]:port");
 	if (!(end == 1 && s[0] == '*')) {
 		slash = memchr(s, '/', end);
 		if (slash) {
@@ -241,7 +252,8 @@ static int parse_v4(struct pat_parser *pp, struct addr_pat *pat)
 	return parse_ports(pp, end + 1, pat);
 }
 
-int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg, size_t msglen)
+int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg,
+		   size_t msglen)
 {
 	struct pat_parser pp = { s, len, at, msg, msglen };
 
@@ -298,7 +310,8 @@ static bool pat_match(const struct addr_pat *pat, const struct end *e)
 		return !pat->family && pat->port_lo == 0 && pat->port_hi == 65535;
 	if (e->port < pat->port_lo || e->port > pat->port_hi)
 		return false;
-	return !pat->family || (pat->family == e->family && prefix_equal(pat->addr, e->addr, pat->len));
+	return !pat->family ||
+	       (pat->family == e->family && prefix_equal(pat->addr, e->addr, pat->len));
 }
 
 bool addr_pat_match(const struct addr_pat *pat, int family, const uint8_t *addr, uint16_t port)
@@ -319,9 +332,11 @@ bool addr_pat_match(const struct addr_pat *pat, int family, const uint8_t *addr,
 static bool rule_match(const struct rule *r, const char *program, enum stream_role role,
 		       const struct end *local, const struct end *peer)
 {
-	if (r->client && role != ROLE_SERVER && pat_match(&r->srv, peer) && pat_match(&r->cli, local))
+	if (r->client && role != ROLE_SERVER && pat_match(&r->srv, peer) &&
+	    pat_match(&r->cli, local))
 		goto ends;
-	if (r->server && role != ROLE_CLIENT && pat_match(&r->srv, local) && pat_match(&r->cli, peer))
+	if (r->server && role != ROLE_CLIENT && pat_match(&r->srv, local) &&
+	    pat_match(&r->cli, peer))
 		goto ends;
 	return false;
 ends:

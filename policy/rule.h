@@ -1,5 +1,6 @@
 /*
- * rule.h - inside of struct policy, for conf.c (which fills it) and rule.c (which asks it). Not for others.
+ * rule.h - inside of struct policy, for conf.c (which fills it) and rule.c (which asks it). Not
+ * for others.
  */
 #ifndef RDMASHIM_RULE_H
 #define RDMASHIM_RULE_H
@@ -43,7 +44,8 @@ struct policy {
 	unsigned nfiles;
 	unsigned skipped;		/* see policy_skipped() */
 	char skipped_one[POLICY_PATH];
-	uint32_t mode_at, key_at, nets_at, via_at, dir_at, users_at;	/* POLICY_AT of the (first) line, 0 = not set */
+	/* POLICY_AT of the (first) line, 0 = not set */
+	uint32_t mode_at, key_at, nets_at, via_at, dir_at, users_at;
 	bool nets_apart, via_apart, users_apart;	/* further ones stand in another file */
 	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */
 	struct rule *rules;
@@ -52,7 +54,8 @@ struct policy {
 	char dir[256];			/* discovery_dir, "" = none */
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
-	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */
+	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes
+						 * by, the best first */
 	size_t nvia;
 	uid_t user[USERS_MAX];		/* peer_users */
 	size_t nusers;
@@ -66,8 +69,10 @@ struct policy {
  * Reads "addr[/len]:port[-port]" out of s[0..len). Returns 0, or -EINVAL with the offset of the
  * wrong part in *at and a message in msg.
  */
-int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg, size_t msglen);
-/* addr: 4 or 16 bytes by family; a v4-mapped one is the IPv4 one. An unknown end matches nothing. */
+int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg,
+		   size_t msglen);
+/* addr: 4 or 16 bytes by family; a v4-mapped one is the IPv4 one. An unknown end matches
+ * nothing. */
 bool addr_pat_match(const struct addr_pat *pat, int family, const uint8_t *addr, uint16_t port);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * source.c - where the text of policy files comes from: the file system (policy_disk), or a text that stands for one of the
- * files there (policy_parse). conf.c makes the policy of it.
+ * source.c - where the text of policy files comes from: the file system (policy_disk), or a text
+ * that stands for one of the files there (policy_parse). conf.c makes the policy of it.
  *
- * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process those names are the library's own
- * wrappers. No locks, no state.
+ * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process
+ * those names are the library's own wrappers. No locks, no state.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -141,8 +141,8 @@ static int add_entries(struct names *l, const char *buf, int n, const char *pat)
 		const struct entry *e = (const struct entry *)(const void *)(buf + at);
 
 		/* as a shell: a name that begins with a dot is meant only by a pattern that does */
-		if ((e->name[0] != '.' || pat[0] == '.') && strcmp(e->name, ".") && strcmp(e->name, "..") &&
-		    glob_match(pat, strlen(pat), e->name)) {
+		if ((e->name[0] != '.' || pat[0] == '.') && strcmp(e->name, ".") &&
+		    strcmp(e->name, "..") && glob_match(pat, strlen(pat), e->name)) {
 			rc = add_name(l, e->name);
 			if (rc)
 				return rc;
@@ -158,7 +158,8 @@ static int by_name(const void *a, const void *b)
 }
 
 static int disk_list(const struct policy_source *src, const char *dir, const char *pat,
-		     char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME], struct trust *t)
+		     char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME],
+		     struct trust *t)
 {
 	struct names l = { name, 0, max, -1, t, skipped };
 	_Alignas(8) char buf[4096];
@@ -190,7 +191,9 @@ const char *source_remedy(long error, const char *why)
 	case TRUST_REFUSED: return why;
 	case -ENOENT: return "there is no such file; create it, or name another";
 	case -EACCES:
-	case -EPERM:  return "it may not be read; give this user read permission on it and its directories";
+	case -EPERM:
+		return "it may not be read; give this user read permission on it and its "
+		       "directories";
 	case -EISDIR: return "it is a directory; name a file";
 	case -EINVAL: return "it is not a regular file; name one";
 	case -ENOMEM: return "no memory to read it; free some";
@@ -217,7 +220,8 @@ int policy_load(const char *path, struct policy **ret, struct policy_error *err)
 	return policy_parse_from(&policy_disk, path, NULL, ret, err);
 }
 
-int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret, struct policy_error *err)
+int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret,
+			struct policy_error *err)
 {
 	return policy_parse_from(&policy_disk, path, deps, ret, err);
 }
@@ -242,13 +246,15 @@ static long instead_read(const struct policy_source *src, const char *path, size
 	if (!*ret)
 		return -ENOMEM;
 	memcpy(*ret, in->text, n);
-	syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0);	/* perhaps there is none: all zero */
+	/* perhaps there is none: all zero */
+	syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0);
 	id[0] = st.st_dev;
 	id[1] = st.st_ino;
 	return (long)n;
 }
 
-int policy_parse_instead(const char *main, const char *path, const char *text, size_t len, struct policy **ret, struct policy_error *err)
+int policy_parse_instead(const char *main, const char *path, const char *text, size_t len,
+			 struct policy **ret, struct policy_error *err)
 {
 	struct instead in = { path, text, len };
 	struct policy_source src = { instead_read, disk_list, &in };
@@ -256,7 +262,8 @@ int policy_parse_instead(const char *main, const char *path, const char *text, s
 	return policy_parse_from(&src, main, NULL, ret, err);
 }
 
-int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err)
+int policy_parse(const char *text, size_t len, const char *name, struct policy **ret,
+		 struct policy_error *err)
 {
 	return policy_parse_instead(name, name, text, len, ret, err);
 }
@@ -270,7 +277,10 @@ static const char *named(bool secure)
 
 bool policy_path_given(bool secure) { return named(secure) != NULL; }
 
-const char *policy_path(bool secure) { return policy_path_given(secure) ? named(secure) : RDMASHIM_CONF_PATH; }
+const char *policy_path(bool secure)
+{
+	return policy_path_given(secure) ? named(secure) : RDMASHIM_CONF_PATH;
+}
 
 bool policy_switched_off(void)
 {

@@ -33,12 +33,14 @@
 _Static_assert(sizeof(struct stat_row) == 152, "stat_row changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) == 1960, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
-_Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048,
+	       "stat_calls changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_call_site) == 768, "stat_call_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_VERSION");
-_Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
+_Static_assert(STAT_COUNTERS <= 64,
+	       "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
 #define POPULATE_ROWS 64u	/* rows whose pages are made at once */
 #define POPULATE_EXTRAS 16u
@@ -56,7 +58,8 @@ static struct stat_header *_Atomic self = &no_header;
 
 struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
-static uint8_t move_call[STAT_MOVES];	/* as in the file: private, as all that decides where to write */
+static uint8_t move_call[STAT_MOVES];	/* as in the file: private, as all that decides where to
+					 * write */
 static unsigned sites_next;
 static struct stat_call_site no_site;
 static struct stat_link no_link;
@@ -67,7 +70,8 @@ static _Atomic uint64_t free_top;
 static _Atomic uint32_t free_next[STAT_ROWS];
 static _Atomic uint32_t rows_next;	/* rows ever handed out */
 static _Atomic uint32_t rows_ready;	/* rows whose pages are known to exist */
-static _Atomic uint32_t histories_ready;	/* the same of histories; those of later rows are not kept */
+static _Atomic uint32_t histories_ready;	/* the same of histories; those of later rows are
+						 * not kept */
 static _Atomic uint32_t moves_ready;	/* the same of moves */
 
 /* ---- small things ---- */
@@ -134,13 +138,16 @@ static int create_file(int dir, const char *name, const struct stat_header *me)
 	return fd;
 }
 
-/* Makes the pages of [from, to) exist. Kernels before 5.14 don't know how; then they are taken on trust. */
+/* Makes the pages of [from, to) exist. Kernels before 5.14 don't know how; then they are taken
+ * on trust. */
 static bool populate(struct stat_header *h, size_t from, size_t to)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = ((uintptr_t)h + from) & ~(page - 1);
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+		  start = ((uintptr_t)h + from) & ~(page - 1);
 	int saved = errno, rc;
 
-	rc = madvise((void *)start, (uintptr_t)h + to - start, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+	rc = madvise((void *)start, (uintptr_t)h + to - start, MADV_POPULATE_WRITE) < 0 ? -errno
+											: 0;
 	errno = saved;
 	return !rc || rc == -EINVAL;
 }
@@ -157,7 +164,9 @@ static int map_file(const struct stat_header *me, struct stat_header **ret)
 		return dir;
 	fmt_string(name, sizeof(name), "%u", me->pid);
 	/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
-	fd = getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < STAT_FILE_SIZE ? -EFBIG : create_file(dir, name, me);
+	fd = getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < STAT_FILE_SIZE
+		     ? -EFBIG
+		     : create_file(dir, name, me);
 	if (fd < 0) {
 		rc = fd;
 		goto out_dir;
@@ -170,7 +179,8 @@ static int map_file(const struct stat_header *me, struct stat_header **ret)
 		rc = -errno;
 		goto out;
 	}
-	/* Where the program has locked its future (mlockall(2)), all pages would be made as soon as they may be touched. */
+	/* Where the program has locked its future (mlockall(2)), all pages would be made as soon
+	 * as they may be touched. */
 	rc = raw(syscall(SYS_munlock, m, STAT_FILE_SIZE));
 	if (!rc)
 		rc = raw(syscall(SYS_mprotect, m, STAT_FILE_SIZE, PROT_READ | PROT_WRITE));
@@ -198,7 +208,8 @@ out_dir:
 
 static int map_anonymous(struct stat_header **ret)
 {
-	void *m = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *m = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (m == MAP_FAILED)
 		return -errno;
@@ -269,16 +280,21 @@ int stat_open(const char *program, const char *policy_file)
 	return rc;
 }
 
-/* Puts private memory in the place of the parent's mapping, in one step of the kernel's, so that pointers to rows stay good at every
- * moment: a handler may have forked in the middle of whatever uses one. */
+/* Puts private memory in the place of the parent's mapping, in one step of the kernel's, so that
+ * pointers to rows stay good at every moment: a handler may have forked in the middle of
+ * whatever uses one. */
 static void make_private(struct stat_header *h)
 {
-	/* Not MAP_FIXED at once, which leaves a hole where a kernel has unmapped before it finds that there is no memory. */
-	void *none = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	/* Not MAP_FIXED at once, which leaves a hole where a kernel has unmapped before it finds
+	 * that there is no memory. */
+	void *none = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (none == MAP_FAILED)
-		return;		/* what is under way is counted in the parent's file; nothing worse */
-	if (mremap(none, STAT_FILE_SIZE, STAT_FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
+		return;		/* what is under way is counted in the parent's file; nothing
+				 * worse */
+	if (mremap(none, STAT_FILE_SIZE, STAT_FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) ==
+	    MAP_FAILED)
 		munmap(none, STAT_FILE_SIZE);
 }
 
@@ -335,8 +351,10 @@ static int pop_free(void)
 		i = (uint32_t)top;
 		if (!i || i > STAT_ROWS)
 			return -1;
-		next = ((top >> 32) + 1) << 32 | atomic_load_explicit(&free_next[i - 1], memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel, memory_order_acquire));
+		next = ((top >> 32) + 1) << 32 |
+		       atomic_load_explicit(&free_next[i - 1], memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel,
+							memory_order_acquire));
 	return (int)i - 1;
 }
 
@@ -347,7 +365,8 @@ static void push_free(int i)
 	do {
 		atomic_store_explicit(&free_next[i], (uint32_t)top, memory_order_relaxed);
 		next = ((top >> 32) + 1) << 32 | (uint32_t)(i + 1);
-	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel,
+							memory_order_relaxed));
 }
 
 /* Makes sure that row i can be written. Two threads that do it at once do it twice. */
@@ -357,7 +376,8 @@ static bool make_ready(struct stat_header *h, uint32_t i)
 
 	while (i >= ready) {
 		to = ready + POPULATE_ROWS < STAT_ROWS ? ready + POPULATE_ROWS : STAT_ROWS;
-		if (!populate(h, sizeof(*h) + ready * sizeof(struct stat_row), sizeof(*h) + to * sizeof(struct stat_row)))
+		if (!populate(h, sizeof(*h) + ready * sizeof(struct stat_row),
+			      sizeof(*h) + to * sizeof(struct stat_row)))
 			return false;
 		if (atomic_compare_exchange_strong(&rows_ready, &ready, to))
 			ready = to;
@@ -365,8 +385,10 @@ static bool make_ready(struct stat_header *h, uint32_t i)
 	return true;
 }
 
-/* The same for what belongs to a row and it can do without: things of `size` bytes that begin at `at`. */
-static void make_extra(struct stat_header *h, uint32_t i, size_t at, size_t size, _Atomic uint32_t *is_ready)
+/* The same for what belongs to a row and it can do without: things of `size` bytes that begin at
+ * `at`. */
+static void make_extra(struct stat_header *h, uint32_t i, size_t at, size_t size,
+		       _Atomic uint32_t *is_ready)
 {
 	uint32_t ready = atomic_load_explicit(is_ready, memory_order_relaxed), to;
 
@@ -395,7 +417,9 @@ struct stat_moves *stat_row_moves(const struct stat_row *row)
 
 	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&moves_ready, memory_order_relaxed))
 		return &no_moves;
-	return (struct stat_moves *)((char *)stat_self() + STAT_MOVES_AT + sizeof(struct stat_move_calls)) + i;
+	return (struct stat_moves *)((char *)stat_self() + STAT_MOVES_AT +
+				     sizeof(struct stat_move_calls)) +
+	       i;
 }
 
 /* The connection's calls, to those of this thread. The next one finds nothing. */
@@ -424,13 +448,16 @@ static int fresh_row(struct stat_header *h)
 	do {
 		if (i >= STAT_ROWS || !make_ready(h, i))
 			return -1;
-	} while (!atomic_compare_exchange_weak_explicit(&rows_next, &i, i + 1, memory_order_relaxed, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&rows_next, &i, i + 1, memory_order_relaxed,
+							memory_order_relaxed));
 	used = atomic_load_explicit(&h->rows_used, memory_order_relaxed);
-	while (used < i + 1 && !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1, memory_order_relaxed,
-								      memory_order_relaxed))
+	while (used < i + 1 &&
+	       !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1,
+						      memory_order_relaxed, memory_order_relaxed))
 		;
 	make_extra(h, i, STAT_HISTORY_AT, sizeof(struct stat_history), &histories_ready);
-	make_extra(h, i, STAT_MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves), &moves_ready);
+	make_extra(h, i, STAT_MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves),
+		   &moves_ready);
 	return (int)i;
 }
 
@@ -442,7 +469,8 @@ static void clear_row(struct stat_row *row)
 	/* before any new value: a reader compares gen before and after its copy */
 	atomic_fetch_add(&row->gen, 1);
 	/* one memset: each plain assignment to an atomic would be a locked exchange */
-	memset((char *)row + offsetof(struct stat_row, fd), 0, offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
+	memset((char *)row + offsetof(struct stat_row, fd), 0,
+	       offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
 	memset((char *)row + offsetof(struct stat_row, rule_asked), 0,
 	       sizeof(*row) - offsetof(struct stat_row, rule_asked));
 	if (hist)
@@ -505,16 +533,20 @@ void stat_row_free(struct stat_row *row)
 	push_free(index);
 }
 
-/* Coarse: what the kernel last wrote down, some milliseconds ago; never a system call, as the exact time is with some clocks. */
+/* Coarse: what the kernel last wrote down, some milliseconds ago; never a system call, as the
+ * exact time is with some clocks. */
 static uint64_t now_us(bool coarse)
 {
 	struct timespec t;
 
-	return clock_gettime(coarse ? CLOCK_REALTIME_COARSE : CLOCK_REALTIME, &t) ? 0 : (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+	return clock_gettime(coarse ? CLOCK_REALTIME_COARSE : CLOCK_REALTIME, &t)
+		       ? 0
+		       : (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
-/* The first event is when the connection was made, and must cost it nothing.
- * Two threads at once take two places; who overwrites an event that is still being written spoils that one only, and the tag tells. */
+/* The first event is when the connection was made, and must cost it nothing. Two threads at once
+ * take two places; who overwrites an event that is still being written spoils that one only, and
+ * the tag tells. */
 static void put_event(struct stat_row *row, enum stat_event_kind kind, enum reason r, uint64_t arg)
 {
 	struct stat_history *hist = history_of(row);
@@ -529,7 +561,10 @@ static void put_event(struct stat_row *row, enum stat_event_kind kind, enum reas
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&e->when, now_us(!n), memory_order_relaxed);
 	atomic_store_explicit(&e->arg, arg, memory_order_relaxed);
-	atomic_store_explicit(&e->what, STAT_EVENT_WHAT(atomic_load_explicit(&row->gen, memory_order_relaxed), n, r, kind), memory_order_release);
+	atomic_store_explicit(
+		&e->what,
+		STAT_EVENT_WHAT(atomic_load_explicit(&row->gen, memory_order_relaxed), n, r, kind),
+		memory_order_release);
 }
 
 void stat_row_reason(struct stat_row *row, enum reason r)
@@ -553,7 +588,9 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[r], 1);
 	if (r == REASON_SEARCHING)	/* EVENT_SEARCH has told it */
 		return;
-	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_at, memory_order_relaxed) : 0);
+	put_event(row, EVENT_REASON, r,
+		  r == REASON_POLICY ? atomic_load_explicit(&row->rule_at, memory_order_relaxed)
+				     : 0);
 }
 
 void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg)
@@ -564,7 +601,8 @@ void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t ar
 void stat_row_rule(struct stat_row *row, uint32_t at)
 {
 	atomic_store_explicit(&row->rule_at, at, memory_order_relaxed);
-	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, at + 1, memory_order_relaxed) != at + 1)
+	if (row != &no_row &&
+	    atomic_exchange_explicit(&row->rule_asked, at + 1, memory_order_relaxed) != at + 1)
 		put_event(row, EVENT_RULE, REASON_NONE, at);
 }
 
@@ -588,7 +626,8 @@ void stat_moves_name(unsigned n, const uint8_t *call)
 	struct stat_header *h = stat_self();
 
 	for (unsigned i = 0; h != &no_header && i < n && i < STAT_MOVES; i++)
-		((struct stat_move_calls *)((char *)h + STAT_MOVES_AT))->call[i] = move_call[i] = (uint8_t)(call[i] + 1);
+		((struct stat_move_calls *)((char *)h + STAT_MOVES_AT))->call[i] = move_call[i] =
+			(uint8_t)(call[i] + 1);
 }
 
 static bool thread_gone(int tid)
@@ -603,12 +642,14 @@ static int take_block(void)
 
 	for (int i = 0; i < STAT_CALL_BLOCKS - 1; i++) {
 		owner = atomic_load(&block_owner[i]);
-		if (owner == me || (!owner && atomic_compare_exchange_strong(&block_owner[i], &owner, me)))
+		if (owner == me ||
+		    (!owner && atomic_compare_exchange_strong(&block_owner[i], &owner, me)))
 			return i;
 	}
 	for (int i = 0; i < STAT_CALL_BLOCKS - 1; i++) {
 		owner = atomic_load(&block_owner[i]);
-		if (thread_gone(owner) && atomic_compare_exchange_strong(&block_owner[i], &owner, me))
+		if (thread_gone(owner) &&
+		    atomic_compare_exchange_strong(&block_owner[i], &owner, me))
 			return i;
 	}
 	return STAT_CALL_BLOCKS - 1;
@@ -651,15 +692,19 @@ struct stat_link *stat_link_begin(unsigned n)
 {
 	struct stat_header *h = stat_self();
 	struct stat_links *all = (struct stat_links *)((char *)h + STAT_LINKS_AT);
-	size_t at = STAT_LINKS_AT + offsetof(struct stat_links, link) + n * sizeof(struct stat_link);
+	size_t at = STAT_LINKS_AT + offsetof(struct stat_links, link) +
+		    n * sizeof(struct stat_link);
 	struct stat_link *l;
 
-	if (h == &no_header || n >= STAT_LINKS || !populate(h, STAT_LINKS_AT, STAT_LINKS_AT + sizeof(all->used)) || !populate(h, at, at + sizeof(*l)))
+	if (h == &no_header || n >= STAT_LINKS ||
+	    !populate(h, STAT_LINKS_AT, STAT_LINKS_AT + sizeof(all->used)) ||
+	    !populate(h, at, at + sizeof(*l)))
 		return &no_link;
 	l = &all->link[n];
 	atomic_store_explicit(&l->state, 1, memory_order_relaxed);
 	atomic_fetch_add(&l->gen, 1);	/* before any new value, as in clear_row() */
-	memset((char *)l + offsetof(struct stat_link, phase), 0, sizeof(*l) - offsetof(struct stat_link, phase));
+	memset((char *)l + offsetof(struct stat_link, phase), 0,
+	       sizeof(*l) - offsetof(struct stat_link, phase));
 	if (atomic_load_explicit(&all->used, memory_order_relaxed) <= n)
 		atomic_store_explicit(&all->used, n + 1, memory_order_relaxed);
 	return l;

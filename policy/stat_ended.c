@@ -115,8 +115,9 @@ static int open_ours(const struct work *w, const char *name, int flags)
 /* Of this version, and whole. */
 static bool of_ours(const struct stat_header *h)
 {
-	return h->magic == STAT_MAGIC && h->version == STAT_VERSION && h->header_size == sizeof(*h) &&
-	       h->row_size == sizeof(struct stat_row) && h->rows == STAT_ROWS;
+	return h->magic == STAT_MAGIC && h->version == STAT_VERSION &&
+	       h->header_size == sizeof(*h) && h->row_size == sizeof(struct stat_row) &&
+	       h->rows == STAT_ROWS;
 }
 
 /* ---- the sums ---- */
@@ -197,7 +198,8 @@ static void take_rows(struct work *w, int fd)
 	for (uint32_t at = 0; at < used; at += ROWS) {
 		uint32_t n = used - at < ROWS ? used - at : ROWS;
 
-		if (!get(fd, w->row, n * sizeof(w->row[0]), sizeof(w->from) + at * sizeof(w->row[0])))
+		if (!get(fd, w->row, n * sizeof(w->row[0]),
+			 sizeof(w->from) + at * sizeof(w->row[0])))
 			return;
 		for (uint32_t i = 0; i < n; i++) {
 			if (atomic_load(&w->row[i].state) != 2)
@@ -273,7 +275,8 @@ static void add_up(struct work *w, int fd)
 		return;		/* no room */
 	take_rows(w, fd);
 	take_calls(w, fd);
-	syscall(SYS_unlinkat, w->dir, GOING, 0);	/* from here it is counted once or not at all */
+	syscall(SYS_unlinkat, w->dir, GOING, 0);	/* from here it is counted once or not at
+							 * all */
 	memcpy(w->to.build, w->from.build, sizeof(w->to.build));
 	memcpy(w->to.policy_file, w->from.policy_file, sizeof(w->to.policy_file));
 	add_all(w->to.counter, w->from.counter, 64);
@@ -403,7 +406,8 @@ static struct work *begin(int dir, const struct stat_header *self)
 
 static void end(struct work *w)
 {
-	syscall(SYS_flock, w->dir, LOCK_UN);	/* a child made just now may have a copy of the descriptor */
+	syscall(SYS_flock, w->dir, LOCK_UN);	/* a child made just now may have a copy of the
+						 * descriptor */
 	munmap(w, sizeof(*w));
 }
 
@@ -417,7 +421,8 @@ void stat_sweep(int dir, const struct stat_header *self)
 	n = left = find_dead(w);
 	if (n > KEEP) {
 		take_left_over(w);
-		from = (self->pid * 2654435761u) % n;	/* anywhere: those that stay must not be in the way */
+		from = (self->pid * 2654435761u) % n;	/* anywhere: those that stay must not be
+							 * in the way */
 		for (unsigned i = 0; i < AT_ONCE && i < n && left > KEEP_LESS; i++)
 			left -= take_number(w, w->dead[(from + i) % n]);
 	}

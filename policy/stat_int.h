@@ -14,8 +14,8 @@
 			 STAT_ROWS * sizeof(struct stat_moves))
 #define STAT_FILE_SIZE	(STAT_LINKS_AT + sizeof(struct stat_links))
 
-/* Files of sums of processes that have ended, by program: STAT_ENDED and a number. pid 0, start_time
- * how many; rows, sites and links are empty. */
+/* Files of sums of processes that have ended, by program: STAT_ENDED and a number. pid 0,
+ * start_time how many; rows, sites and links are empty. */
 #define STAT_ENDED "ended."
 
 /* ---- stat_ended.c; within fd_hold(), where RLIMIT_FSIZE permits a counter file ---- */

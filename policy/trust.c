@@ -80,7 +80,8 @@ static int refuse(struct trust *t, const struct thing *x, const char *what)
 	size_t n = put_name(t->why, TRUST_WHY - 200, name);
 
 	if (t->only_roots && x->uid && x->uid == t->us)
-		what = "the root directory is another one than at the start, so only root's files count";
+		what = "the root directory is another one than at the start, so only root's files "
+		       "count";
 	for (unsigned i = 0; i < 4; i++)
 		mode[i] = (char)('0' + (x->mode >> (9 - 3 * i) & 7));
 	fmt_string(t->why + n, TRUST_WHY - n, "%s belongs to user %u and has mode %s: %s",
@@ -153,7 +154,11 @@ static int look(const struct walk *w, struct thing *x)
 	if (rc)
 		return rc;
 	*x = (struct thing){
-		s.stx_uid, s.stx_mode, s.stx_nlink, s.stx_size, makedev(s.stx_rdev_major, s.stx_rdev_minor),
+		s.stx_uid,
+		s.stx_mode,
+		s.stx_nlink,
+		s.stx_size,
+		makedev(s.stx_rdev_major, s.stx_rdev_minor),
 		{ makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino },
 		s.stx_attributes & STATX_ATTR_MOUNT_ROOT,
 	};
@@ -167,8 +172,10 @@ static int check_shared(struct walk *w, const struct thing *x)
 		return 0;
 	w->t->stranger = true;
 	if (x->mounted)
-		return refuse(w->t, x, "mounted in a directory where others may write; use one of your own");
-	return refuse(w->t, x, "a stranger's, in a directory where others may write; use one of your own");
+		return refuse(w->t, x,
+			      "mounted in a directory where others may write; use one of your own");
+	return refuse(w->t, x,
+		      "a stranger's, in a directory where others may write; use one of your own");
 }
 
 /* ---- another root ---- */
@@ -247,7 +254,9 @@ static int check_file(struct trust *t, const struct thing *x, enum trust_kind ki
 	if (rc || kind == TRUST_DIR || S_ISCHR(x->mode))
 		return rc;
 	if (!good_owner(t, x, shared))
-		return refuse(t, x, "its owner can write anything to it; chown it to root or the program's user");
+		return refuse(t, x,
+			      "its owner can write anything to it; chown it to root or the "
+			      "program's user");
 	if (kind == TRUST_OUTPUT && S_ISREG(x->mode) && x->links > 1)
 		return refuse(t, x, "it has a second name, and so may be another file; remove it");
 	if (kind == TRUST_OUTPUT)
@@ -257,9 +266,12 @@ static int check_file(struct trust *t, const struct thing *x, enum trust_kind ki
 	if (x->mode & 020)
 		return refuse(t, x, "its group may write to it; take that away (chmod g-w)");
 	if (kind == TRUST_KEY && x->mode & 007)
-		return refuse(t, x, "others may read it, so it proves nothing; make a new one (chmod 600)");
+		return refuse(t, x,
+			      "others may read it, so it proves nothing; make a new one (chmod "
+			      "600)");
 	if (kind == TRUST_KEY && x->mode & 070 && !roots)
-		return refuse(t, x, "its group may read it, which is for root's keys only; chmod 600");
+		return refuse(t, x,
+			      "its group may read it, which is for root's keys only; chmod 600");
 	return 0;
 }
 
@@ -410,7 +422,8 @@ int trust_walk(const char *path, enum trust_kind kind, struct trust *t)
 	if (!w.len)
 		memcpy(t->path, "/", 2);
 	t->shared = w.shared;
-	/* What is not there is the same for everybody. Nothing is asked of a stranger's file system. */
+	/* What is not there is the same for everybody. Nothing is asked of a stranger's file
+	 * system. */
 	if (rc != TRUST_REFUSED || kind == TRUST_OUTPUT || t->stranger)
 		return rc;
 	return raw(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0)) == -ENOENT ? -ENOENT : rc;
@@ -424,7 +437,8 @@ int trust_opened(int fd, enum trust_kind kind, struct trust *t)
 
 	if (rc)
 		return rc;
-	if (t->foreign < 0)		/* it was not 65534's when we came; and nothing may be opened now */
+	if (t->foreign < 0)		/* it was not 65534's when we came; and nothing may be
+					 * opened now */
 		t->foreign = 0;
 	t->id[0] = st.st_dev;
 	t->id[1] = st.st_ino;

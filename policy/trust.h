@@ -2,25 +2,25 @@
  * trust.h - the one rule for files that the library, or a tool of root, believes. As ssh and
  * sudo have it, the whole path counts:
  *
- *	- Each directory from / to the file belongs to root or to us (the effective user), and
- *	  nobody else may write there. One with the sticky bit, such as /tmp, others may write;
- *	  but what we take out of it must be root's or our own, and not be mounted there. So
- *	  they may where the mount is read-only (volumes of Kubernetes).
- *	- The file is a regular one, of root or us, and neither its group nor others may write
- *	  to it. A policy may be /dev/null.
- *	- A key besides: others may not read it; its group may if it is root's.
- *	- Symbolic links are followed; all directories on the way to what they mean count. A
- *	  link in a sticky directory must be root's or ours.
- *	- Where / is another directory than when the first file was looked at (chroot(2)), only root's
- *	  count, but for outputs.
- *	- 65534 (nobody, and who has no number in this user namespace) counts as root if the
- *	  namespace has no number for the root outside, the thing does not lie in a sticky
- *	  directory, and it is not ours to write.
+ * 	- Each directory from / to the file belongs to root or to us (the effective user), and
+ * 	  nobody else may write there. One with the sticky bit, such as /tmp, others may write;
+ * 	  but what we take out of it must be root's or our own, and not be mounted there. So
+ * 	  they may where the mount is read-only (volumes of Kubernetes).
+ * 	- The file is a regular one, of root or us, and neither its group nor others may write
+ * 	  to it. A policy may be /dev/null.
+ * 	- A key besides: others may not read it; its group may if it is root's.
+ * 	- Symbolic links are followed; all directories on the way to what they mean count. A
+ * 	  link in a sticky directory must be root's or ours.
+ * 	- Where / is another directory than when the first file was looked at (chroot(2)),
+ * 	  only root's count, but for outputs.
+ * 	- 65534 (nobody, and who has no number in this user namespace) counts as root if the
+ * 	  namespace has no number for the root outside, the thing does not lie in a sticky
+ * 	  directory, and it is not ours to write.
  *
  * No race: names are looked at from / on, and one that was found in a good directory cannot be
- * changed by a stranger any more; the file itself is looked at again when it is open. No
- * locks, no state but the first /, no malloc, no descriptors but a moment's (hold.h) in a user namespace.
- * Nothing here waits for a file system of a stranger's.
+ * changed by a stranger any more; the file itself is looked at again when it is open. No locks,
+ * no state but the first /, no malloc, no descriptors but a moment's (hold.h) in a user
+ * namespace. Nothing here waits for a file system of a stranger's.
  */
 #ifndef RDMASHIM_TRUST_H
 #define RDMASHIM_TRUST_H
@@ -37,7 +37,8 @@ enum trust_kind {
 	TRUST_POLICY,
 	TRUST_KEY,
 	TRUST_DIR,		/* of whose files some are to be read */
-	TRUST_OUTPUT,		/* to append to: need not be there; one name only; may be a terminal or a pipe */
+	TRUST_OUTPUT,		/* to append to: need not be there; one name only; may be a
+				 * terminal or a pipe */
 };
 
 #define TRUST_REFUSED (-EKEYREJECTED)

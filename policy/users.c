@@ -1,7 +1,7 @@
 /*
- * users.c - the users whose processes may pass descriptors to ours (peer_users): numbers, or names that
- * /etc/passwd of this machine knows. Names of LDAP and the like are not looked up: that would load
- * libraries into somebody else's process.
+ * users.c - the users whose processes may pass descriptors to ours (peer_users): numbers, or
+ * names that /etc/passwd of this machine knows. Names of LDAP and the like are not looked up:
+ * that would load libraries into somebody else's process.
  *
  * The file is read with syscall(2): in a preloaded process open() is the library's own. No locks.
  */
@@ -92,7 +92,8 @@ bool user_parse(const char *s, size_t len, uid_t *ret)
 	if (!len || memchr(s, ':', len))
 		return false;
 	fd_hold(true);
-	fd = (int)syscall(SYS_openat, AT_FDCWD, PASSWD, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, PASSWD,
+			  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd >= 0) {
 		found = find(fd, s, len, ret);
 		syscall(SYS_close, fd);

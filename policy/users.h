@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* A number, or a name that /etc/passwd has (passwd(5)). False: neither. Any thread; errno may change. */
+/* A number, or a name that /etc/passwd has (passwd(5)). False: neither. Any thread; errno may
+ * change. */
 bool user_parse(const char *s, size_t len, uid_t *ret);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * version.c - the one object that is built anew when the commit changes: see $(B)/.version in the Makefile.
+ * version.c - the one object that is built anew when the commit changes: see $(B)/.version in
+ * the Makefile.
  */
 #include "version.h"
 

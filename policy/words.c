@@ -64,14 +64,19 @@ size_t fmt_vstring(char *buf, size_t len, const char *fmt, va_list ap)
 		case 'c': put(&o, (char)va_arg(ap, int)); break;
 		case 'd':
 		case 'i': put_i64(&o, wide ? va_arg(ap, long) : va_arg(ap, int)); break;
-		case 'u': put_u64(&o, wide ? va_arg(ap, unsigned long) : va_arg(ap, unsigned), 10); break;
-		case 'x': put_u64(&o, wide ? va_arg(ap, unsigned long) : va_arg(ap, unsigned), 16); break;
+		case 'u':
+			put_u64(&o, wide ? va_arg(ap, unsigned long) : va_arg(ap, unsigned), 10);
+			break;
+		case 'x':
+			put_u64(&o, wide ? va_arg(ap, unsigned long) : va_arg(ap, unsigned), 16);
+			break;
 		case 'p':
 			put_str(&o, "0x");
 			put_u64(&o, (uintptr_t)va_arg(ap, void *), 16);
 			break;
 		case '%': put(&o, '%'); break;
-		default: goto end;	/* its argument's size is not known: nothing after it can be read */
+		default: goto end;	/* its argument's size is not known: nothing after it can
+					 * be read */
 		}
 	}
 end:
@@ -101,7 +106,8 @@ size_t parse_digits(const char *s, size_t len, uint64_t *ret, bool *overflow)
 
 	*overflow = false;
 	for (i = 0; i < len && s[i] >= '0' && s[i] <= '9'; i++)
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(s[i] - '0'), &v))
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(s[i] - '0'), &v))
 			*overflow = true;
 	*ret = *overflow ? UINT64_MAX : v;
 	return i;
@@ -179,7 +185,8 @@ static char lower(char c)
 
 #define SUGGEST_MAX 24
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b, both at most SUGGEST_MAX long. */
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, both at most SUGGEST_MAX
+ * long. */
 static unsigned edit_distance(const char *a, size_t la, const char *b, size_t lb)
 {
 	unsigned d[SUGGEST_MAX + 1][SUGGEST_MAX + 1];

@@ -11,18 +11,21 @@
 #include <stdint.h>
 
 /*
- * Formats into buf (always NUL-terminated if len > 0) and returns the length written, without the NUL.
- * Knows %s %c %d %i %u %x %p %% with l, ll or z, nothing else: formatting stops at an unknown one.
- * A null %s prints "(null)". No width or precision.
+ * Formats into buf (always NUL-terminated if len > 0) and returns the length written, without
+ * the NUL. Knows %s %c %d %i %u %x %p %% with l, ll or z, nothing else: formatting stops at an
+ * unknown one. A null %s prints "(null)". No width or precision.
  */
-size_t fmt_string(char *buf, size_t len, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-size_t fmt_vstring(char *buf, size_t len, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+size_t fmt_string(char *buf, size_t len, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+size_t fmt_vstring(char *buf, size_t len, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
 
 /* Decimal digits at the start of s[0..len). Returns how many, 0 if none; *ret is UINT64_MAX and
  * *overflow is set if the number does not fit. */
 size_t parse_digits(const char *s, size_t len, uint64_t *ret, bool *overflow);
 
-/* Makes s[0..len) fit for a message: quotes round it, \xNN for what is not printable ASCII, "..." when cut. */
+/* Makes s[0..len) fit for a message: quotes round it, \xNN for what is not printable ASCII,
+ * "..." when cut. */
 const char *quote_word(const char *s, size_t len, char *buf, size_t buflen);
 
 /*
@@ -37,7 +40,8 @@ void make_printable(char *s, size_t len, char instead, int keep);
 /* The entry of list[0..n) that s[0..len) was probably meant to be, or NULL. */
 const char *suggest_word(const char *s, size_t len, const char *const *list, size_t n);
 
-/* Shell-like match of the whole name: * any run, ? any one byte. Linear in practice, never exponential. */
+/* Shell-like match of the whole name: * any run, ? any one byte. Linear in practice, never
+ * exponential. */
 bool glob_match(const char *pat, size_t patlen, const char *name);
 
 bool word_is(const char *s, size_t len, const char *lit);

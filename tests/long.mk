@@ -7,7 +7,8 @@ check-san:
 check-races: tests
 	@$(run_tests) 'snippets/races@1800=tests/scripts/snippet-races.sh'
 
-# Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
+# Takes each rule that the simulator does not model out of a copy of the sources and wants a test
+# to fail (10 minutes).
 check-mutants: deps deps-check
 	@tests/mutants/run.py $(M)
 
@@ -21,18 +22,22 @@ vm-shell: tests
 SECS ?= 60
 # Every system call that the library makes fails, one use after the other.
 check-faults: tests
-	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table' 'gpu/fault-table@1200=tests/gpu/faults.sh --table'
+	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table' \
+		'gpu/fault-table@1200=tests/gpu/faults.sh --table'
 
 soak: tests
-	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh \
+		$(if $(findstring command,$(origin SECS)),$(SECS),3600)
 
 # What a hostile process, user or file may try, for as long as asked; T="NAME..." only those.
 attack: tests
-	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/attack.sh $(if $(findstring command,$(origin SECS)),$(SECS),600) $(T)
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/attack.sh \
+		$(if $(findstring command,$(origin SECS)),$(SECS),600) $(T)
 
 # Many connections of real servers, and a peer killed every second.
 crowd: tests
-	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/crowd.sh $(if $(findstring command,$(origin SECS)),$(SECS),300) $(CONNECTIONS)
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/crowd.sh \
+		$(if $(findstring command,$(origin SECS)),$(SECS),300) $(CONNECTIONS)
 
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)

@@ -1,7 +1,8 @@
 #!/bin/bash
-# demo.sh (make demo): what the library does for an unmodified program. redis-benchmark against redis-server, on plain
-# TCP and with the library preloaded into both, interleaved; then a table, and what rdmastat says. Under two minutes.
-# Environment: B build directory, SHIM the library, ROUNDS (2), SECS per measurement (2).
+# demo.sh (make demo): what the library does for an unmodified program. redis-benchmark against
+# redis-server, on plain TCP and with the library preloaded into both, interleaved; then a table,
+# and what rdmastat says. Under two minutes. Environment: B build directory, SHIM the library,
+# ROUNDS (2), SECS per measurement (2).
 set -uo pipefail
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 cd "$TOP" || exit 1
@@ -43,10 +44,12 @@ start_server() {	# tcp|shim: sets PORT_tcp or PORT_shim
 	local how=$1 port try pid
 	for try in 1 2 3 4 5; do
 		port=$((20000 + RANDOM % 12000))
-		(with "$how" redis-server --port $port --bind 127.0.0.1 --save "" --appendonly no --dir "$TMP" >"$TMP/server.$how.log" 2>&1) &
+		(with "$how" redis-server --port $port --bind 127.0.0.1 --save "" --appendonly no \
+			--dir "$TMP" >"$TMP/server.$how.log" 2>&1) &
 		pid=$!
 		for ((i = 0; i < 50; i++)); do
-			if redis-cli -p $port ping 2>/dev/null | grep -q PONG && kill -0 $pid 2>/dev/null; then
+			if redis-cli -p $port ping 2>/dev/null | grep -q PONG &&
+				kill -0 $pid 2>/dev/null; then
 				SERVERS+=("$pid")
 				printf -v "PORT_$how" %s $port
 				return
@@ -64,14 +67,16 @@ start_server() {	# tcp|shim: sets PORT_tcp or PORT_shim
 # rate HOW COMMAND PIPELINE REQUESTS: requests per second
 rate() {
 	local port=PORT_$1
-	(with "$1" redis-benchmark -p "${!port}" -t "$2" -P "$3" -n "$4" -c 50 --csv) 2>>"$TMP/client.log" |
+	(with "$1" redis-benchmark -p "${!port}" -t "$2" -P "$3" -n "$4" -c 50 --csv) \
+		2>>"$TMP/client.log" |
 		tr -d '"' | awk -F, -v t="$2" 'tolower($1) == t { print $2 }'
 }
 
 # measure HOW COMMAND PIPELINE REQUESTS: r, and n_HOW, the requests for the next time
 measure() {
 	r=$(rate "$@")
-	[[ -n $r ]] || { echo "redis-benchmark failed:" >&2; tail "$TMP/client.log" "$TMP/server.$1.log" >&2; exit 1; }
+	[[ -n $r ]] || { echo "redis-benchmark failed:" >&2; tail "$TMP/client.log" \
+		"$TMP/server.$1.log" >&2; exit 1; }
 	declare -g "n_$1=$(awk -v r="$r" -v s="$SECS" 'BEGIN { printf "%d", r * s + 1 }')"
 }
 
@@ -84,17 +89,19 @@ name() { echo "$1 $2" | awk '{ print toupper($1) ($2 == 1 ? "" : " -P " $2) }'; 
 for t in "${TESTS[@]}"; do
 	# shellcheck disable=SC2086
 	set -- $t
-	# How many requests fill the time, on either side; a warm-up as well. Each round says it for the next, so that a machine that
-	# becomes busy meanwhile does not make it long.
+	# How many requests fill the time, on either side; a warm-up as well. Each round says it
+	# for the next, so that a machine that becomes busy meanwhile does not make it long.
 	for how in tcp shim; do
 		measure $how "$1" "$2" $((20000 * $2))
 	done
 	for ((round = 1; round <= ROUNDS; round++)); do
-		((round > 1 && SECONDS > BUSY_AFTER)) && { echo "(a busy machine: no further round)"; break; }
+		((round > 1 && SECONDS > BUSY_AFTER)) &&
+			{ echo "(a busy machine: no further round)"; break; }
 		for how in tcp shim; do
 			n=n_$how
 			measure $how "$1" "$2" "${!n}"
-			printf '%-10s round %d of %d  %-4s %10.0f requests/s\n' "$(name "$1" "$2")" $round "$ROUNDS" $how "$r"
+			printf '%-10s round %d of %d  %-4s %10.0f requests/s\n' \
+				"$(name "$1" "$2")" $round "$ROUNDS" $how "$r"
 			echo "$1 $2 $how $r" >>"$TMP/rates"
 		done
 	done

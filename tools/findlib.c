@@ -49,9 +49,11 @@ static bool in_list(const char *list, char *word, size_t len)
 bool find_library(char *buf, size_t len)
 {
 	static const char *const places[] = { "%s/" NAME, "%s/../lib/" NAME,
-					      "%s/../lib/" ARCH_TRIPLET "/" NAME, "%s/../lib64/" NAME };
+					      "%s/../lib/" ARCH_TRIPLET "/" NAME,
+						      "%s/../lib64/" NAME };
 	static const char *const fixed[] = { "/usr/local/lib/" NAME, "/usr/local/lib64/" NAME,
-					     "/usr/lib/" ARCH_TRIPLET "/" NAME, "/usr/lib64/" NAME, "/usr/lib/" NAME };
+					     "/usr/lib/" ARCH_TRIPLET "/" NAME, "/usr/lib64/" NAME,
+						     "/usr/lib/" NAME };
 	char self[PATH_MAX], path[PATH_MAX + 64], *slash;
 	const char *env = getenv("RDMASHIM_LIB");
 	ssize_t n;
@@ -86,7 +88,8 @@ const char *library_missing(void)
 
 	if (!env || !*env)
 		return NAME " was not found";
-	snprintf(text, sizeof(text), "%s cannot be read: %s", env, access(env, R_OK) ? strerror(errno) : "its path is too long");
+	snprintf(text, sizeof(text), "%s cannot be read: %s", env,
+		 access(env, R_OK) ? strerror(errno) : "its path is too long");
 	return text;
 }
 

@@ -1,12 +1,14 @@
 #!/bin/sh
-# gen-map.sh - the linker's export map from shim/libc/calls.def and shim/cuda/cuda_calls.def, to stdout: what has a wrapper is global, all else local.
-# Usage, from the top of the tree: tools/gen-map.sh > build/shim.map
+# gen-map.sh - the linker's export map from shim/libc/calls.def and shim/cuda/cuda_calls.def, to
+# stdout: what has a wrapper is global, all else local. Usage, from the top of the tree:
+# tools/gen-map.sh > build/shim.map
 set -eu
 top=$(dirname "$0")/..
 
 echo "{"
 echo "global:"
-${CC:-cc} -E -P -x c - -I "$top/shim" <<'END' | grep -o 'EXPORT [A-Za-z0-9_]*' | sed 's/EXPORT \(.*\)/\t\1;/' | LC_ALL=C sort
+${CC:-cc} -E -P -x c - -I "$top/shim" \
+	<<'END' | grep -o 'EXPORT [A-Za-z0-9_]*' | sed 's/EXPORT \(.*\)/\t\1;/' | LC_ALL=C sort
 #define CALL(ret, name, params, args, where, doc) EXPORT name
 #define CALLV(name, params, args, where, doc) EXPORT name
 #define VCALL(ret, name, params, last, args, where, doc) EXPORT name

@@ -1,9 +1,11 @@
 /*
- * rdmarun.c - starts a program under the library: finds librdmashim.so, adds it to LD_PRELOAD, sets the policy and the memlock limit.
- * Without --stat and --bench it becomes the program (exec). With them it waits, passes signals on, and says at the end what left TCP,
- * or how long the program took with and without.
+ * rdmarun.c - starts a program under the library: finds librdmashim.so, adds it to LD_PRELOAD,
+ * sets the policy and the memlock limit. Without --stat and --bench it becomes the program
+ * (exec). With them it waits, passes signals on, and says at the end what left TCP, or how long
+ * the program took with and without.
  *
- * Exit status: the program's; 128 + N if signal N ended it; 125 our own trouble, 126 not executable, 127 not found.
+ * Exit status: the program's; 128 + N if signal N ended it; 125 our own trouble, 126 not
+ * executable, 127 not found.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +30,12 @@ enum { OWN_TROUBLE = 125, NOT_EXECUTABLE, NOT_FOUND };
 enum { O_POLICY, O_STAT, O_OFF, O_BENCH, O_COUNT, O_LIB, O_HELP, O_VERSION, O_ALL };
 static const struct opt options[O_ALL] = {
 	[O_POLICY]  = { 'p', "policy", "FILE", "this policy file instead of the one in use" },
-	[O_STAT]    = { 's', "stat", NULL, "at the end say what left TCP, and why the rest did not" },
+	[O_STAT]    = { 's', "stat", NULL,
+			"at the end say what left TCP, and why the rest did not" },
 	[O_OFF]	    = { 'o', "off", NULL, "load the library, but switched off (RDMASHIM=off)" },
-	[O_BENCH]   = { 'b', "bench", NULL, "run without the library and with it, in turn, and say how the times compare" },
+	[O_BENCH]   = { 'b', "bench", NULL,
+			"run without the library and with it, in turn, and say how the times "
+				"compare" },
 	[O_COUNT]   = { 'n', "count", "N", "with --bench: N times each (3)" },
 	[O_LIB]	    = { 'l', "lib", "FILE", "this librdmashim.so instead of the installed one" },
 	[O_HELP]    = { 'h', "help", NULL, "print this text" },
@@ -56,7 +61,8 @@ void complain(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
-/* ---- options: the same forms as rdmastat's; everything from the program's name on is the program's ---- */
+/* ---- options: the same forms as rdmastat's; everything from the program's name on is the
+ * program's ---- */
 
 static int take_option(struct job *j, int *i, char **argv)
 {
@@ -66,12 +72,15 @@ static int take_option(struct job *j, int *i, char **argv)
 
 	for (o = 0; o < O_ALL; o++) {
 		names[o] = options[o].name;
-		if (w[1] == '-' ? strlen(options[o].name) == len - 2 && !strncmp(options[o].name, w + 2, len - 2) : options[o].letter == w[1])
+		if (w[1] == '-' ? strlen(options[o].name) == len - 2 &&
+					  !strncmp(options[o].name, w + 2, len - 2)
+				: options[o].letter == w[1])
 			break;
 	}
 	if (o == O_ALL) {
 		v = len > 2 ? suggest_word(w + 2, len - 2, names, O_ALL) : NULL;
-		complain("unknown option %s; %s%s", w, v ? "did you mean --" : "rdmarun --help lists them", v ? v : "");
+		complain("unknown option %s; %s%s", w,
+			 v ? "did you mean --" : "rdmarun --help lists them", v ? v : "");
 		return -1;
 	}
 	inside = w[1] == '-' ? (w[len] ? w + len + 1 : NULL) : w[2] ? w + 2 : NULL;
@@ -111,9 +120,11 @@ static void usage(void)
 	char buf[64];
 	int i;
 
-	puts("usage: rdmarun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n\nRuns a program with its TCP connections on fast paths where that is possible.\n\nOptions:");
+	puts("usage: rdmarun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n\nRuns a program with its TCP "
+	     "connections on fast paths where that is possible.\n\nOptions:");
 	for (i = 0; i < O_ALL; i++) {
-		snprintf(buf, sizeof(buf), "--%s%s%s", options[i].name, options[i].arg ? " " : "", options[i].arg ? options[i].arg : "");
+		snprintf(buf, sizeof(buf), "--%s%s%s", options[i].name, options[i].arg ? " " : "",
+			 options[i].arg ? options[i].arg : "");
 		printf("  -%c, %-16s %s\n", options[i].letter, buf, options[i].help);
 	}
 }
@@ -152,7 +163,10 @@ static int read_line(struct job *j, int argc, char **argv)
 		return OWN_TROUBLE;
 	}
 	if (j->bench && (j->off || switched_off())) {
-		complain(j->off ? "--bench and --off together compare nothing" : "RDMASHIM=%s is set, so --bench would compare nothing: unset RDMASHIM", getenv("RDMASHIM"));
+		complain(j->off ? "--bench and --off together compare nothing"
+				: "RDMASHIM=%s is set, so --bench would compare nothing: unset "
+				  "RDMASHIM",
+			 getenv("RDMASHIM"));
 		return OWN_TROUBLE;
 	}
 	return -1;
@@ -179,7 +193,8 @@ static bool check_policy(const struct job *j)
 	return realpath(j->policy, real) && !setenv("RDMASHIM_CONF", real, 1);
 }
 
-/* As much locked memory as we are allowed: RDMA needs it, and costs nothing where it is not used. */
+/* As much locked memory as we are allowed: RDMA needs it, and costs nothing where it is not
+ * used. */
 static void raise_memlock(void)
 {
 	struct rlimit l;
@@ -195,13 +210,15 @@ static bool set_environment(struct job *j)
 	char *preload;
 
 	if (!find_library(j->lib, sizeof(j->lib))) {
-		complain("%s; make install, or name librdmashim.so with --lib FILE", library_missing());
+		complain("%s; make install, or name librdmashim.so with --lib FILE",
+			 library_missing());
 		return false;
 	}
 	if (!check_policy(j))
 		return false;
 	preload = preload_with(j->lib);
-	if (!preload || setenv("LD_PRELOAD", preload, 1) || (j->off && setenv("RDMASHIM", "off", 1))) {
+	if (!preload || setenv("LD_PRELOAD", preload, 1) ||
+	    (j->off && setenv("RDMASHIM", "off", 1))) {
 		complain("out of memory");
 		return false;
 	}
@@ -241,7 +258,8 @@ static void catch_signals(void)
 	for (i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
 		struct sigaction old;
 
-		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler != SIG_IGN)	/* nohup: ignored by the program, too */
+		/* nohup: ignored by the program, too */
+		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(sigs[i], &sa, NULL);
 	}
 }
@@ -274,7 +292,8 @@ static int run_child(const struct job *j, bool with)
 
 	fflush(NULL);
 	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);	/* a signal between fork and `child =` would be lost */
+	sigprocmask(SIG_SETMASK, &all, &old);	/* a signal between fork and `child =` would be
+						 * lost */
 	pid = fork();
 	if (!pid) {
 		int sig;
@@ -304,7 +323,8 @@ static int run_child(const struct job *j, bool with)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* ---- --stat: counters in a directory of their own, below the usual one, so that rdmastat sees them too ---- */
+/* ---- --stat: counters in a directory of their own, below the usual one, so that rdmastat sees
+ * them too ---- */
 
 static bool make_stat_dir(char *dir, size_t len)
 {
@@ -338,10 +358,15 @@ static void summary_line(const char *name, size_t n, const struct sums *s)
 {
 	char all[16], bytes[16], conns[16], buf[512];
 
-	human(sat_add(sat_add(s->bytes[PATH_TCP], s->bytes[PATH_SHM]), s->bytes[PATH_RDMA]), all, sizeof(all));
-	snprintf(buf, sizeof(buf), "%.128s (%zu process%s): left TCP: %s of %s bytes, %s of %llu connections; %llu cuts, %llu rewinds", name, n,
-		 n == 1 ? "" : "es", percent(hit_bytes(s), bytes, sizeof(bytes)), all, percent(hit_conns(s), conns, sizeof(conns)),
-		(unsigned long long)s->conns, (unsigned long long)s->counter[STAT_cuts], (unsigned long long)s->counter[STAT_rewinds]);
+	human(sat_add(sat_add(s->bytes[PATH_TCP], s->bytes[PATH_SHM]), s->bytes[PATH_RDMA]), all,
+	      sizeof(all));
+	snprintf(buf, sizeof(buf),
+		 "%.128s (%zu process%s): left TCP: %s of %s bytes, %s of %llu connections; %llu "
+		 "cuts, %llu rewinds",
+		 name, n, n == 1 ? "" : "es", percent(hit_bytes(s), bytes, sizeof(bytes)), all,
+		 percent(hit_conns(s), conns, sizeof(conns)), (unsigned long long)s->conns,
+		 (unsigned long long)s->counter[STAT_cuts],
+		 (unsigned long long)s->counter[STAT_rewinds]);
 	say("rdmarun: ", buf);
 }
 
@@ -362,7 +387,9 @@ static void print_summary(const struct job *j, const char *dir)
 		n += l.proc[i].folded ? l.proc[i].folded : 1;
 	}
 	if (!l.n) {
-		complain("%s made no TCP connection, or the library was not in it (static, set-user-id, or switched off): rdmastat doctor", j->argv[0]);
+		complain("%s made no TCP connection, or the library was not in it (static, "
+			 "set-user-id, or switched off): rdmastat doctor",
+			 j->argv[0]);
 	} else {
 		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], n, &total);
 		n = top_reasons(&total, top);
@@ -378,7 +405,8 @@ static void print_summary(const struct job *j, const char *dir)
 	stat_list_clear(&l);
 	snprintf(places, sizeof(places), "%s/" PLACES_FILE, dir);
 	unlink(places);
-	rmdir(dir);			/* stays if something it started still runs; rdmastat removes it then */
+	rmdir(dir);			/* stays if something it started still runs; rdmastat
+					 * removes it then */
 }
 
 /* ---- --bench ---- */
@@ -402,14 +430,17 @@ static int bench(const struct job *j)
 			rc = run_child(j, with);
 			t[with][i] = seconds() - at;
 			if (rc) {
-				complain("%s ended with status %d; nothing is compared", j->argv[0], rc);
+				complain("%s ended with status %d; nothing is compared", j->argv[0],
+					 rc);
 				return rc;
 			}
 		}
 	for (with = 0; with < 2; with++)
 		qsort(t[with], j->count, sizeof(double), by_time);
-	fprintf(stderr, "rdmarun: median of %u: %.3f s without, %.3f s with the library, ratio %.2f\n", j->count, t[0][j->count / 2],
-		t[1][j->count / 2], t[0][j->count / 2] / t[1][j->count / 2]);
+	fprintf(stderr,
+		"rdmarun: median of %u: %.3f s without, %.3f s with the library, ratio %.2f\n",
+		j->count, t[0][j->count / 2], t[1][j->count / 2],
+		t[0][j->count / 2] / t[1][j->count / 2]);
 	return 0;
 }
 

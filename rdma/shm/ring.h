@@ -2,8 +2,10 @@
  * ring.h - one direction of one stream: a single-producer single-consumer byte ring in
  * memory that two processes share.
  *
- *   sender's line     wr   final   epoch   cut   large   written by the sender only; and what did not fit into the offer's
- *   receiver's line   rd    read_word                written by the receiver only; below the cut: ring_rx_below()
+ *   sender's line     wr   final   epoch   cut   large   written by the sender only; and what
+ *                     did not fit into the offer's
+ *   receiver's line   rd    read_word                written by the receiver only; below the
+ *                     cut: ring_rx_below()
  *   flag line         tx_want                        set by the sender, taken by the receiver
  *                     offer_sh                       written by the sender only, with an offer
  *   offer line        a large block that the receiver may copy straight out of the sender's memory
@@ -13,11 +15,13 @@
  * still held by the sender. Each half works on private copies of all that it must trust; what
  * the other side wrote is taken only through the checks here. A liar gets -EPROTO.
  *
- * A ring begins small, so that it stays in a cache, or little of it is registered with a device. A sender may change over to the large one of
- * the same slot, and says from which offset on: what is unread below that stays where it is. To use more of the large ring it has to be empty.
+ * A ring begins small, so that it stays in a cache, or little of it is registered with a device.
+ * A sender may change over to the large one of the same slot, and says from which offset on:
+ * what is unread below that stays where it is. To use more of the large ring it has to be empty.
  *
- * Between hosts a run of bytes may lie in device memory instead (rc.h, "Device memory"), at the same offset of a ring of its own: [dev_lo, dev_hi). Nothing
- * comes behind such a run before all of it is consumed, but more of its kind.
+ * Between hosts a run of bytes may lie in device memory instead (rc.h, "Device memory"), at the
+ * same offset of a ring of its own: [dev_lo, dev_hi). Nothing comes behind such a run before all
+ * of it is consumed, but more of its kind.
  *
  * Thread-safety: one thread at a time per half (the caller's direction lock).
  */
@@ -34,45 +38,60 @@
 #include "arch/arch.h"
 
 #define RING_NO_FINAL UINT64_MAX
-#define RING_RESET (UINT64_MAX - 1)	/* as `final`: the sender has reset the connection, look at its socket */
+/* as `final`: the sender has reset the connection, look at its socket */
+#define RING_RESET (UINT64_MAX - 1)
 
 /*
  * An offer stands only while the ring is empty and the sender is inside its send call, so the bytes
  * are still the application's own to hold:
  *   sender    NONE -> OFFERED             and OFFERED -> NONE if nobody takes it in time
  *   receiver  OFFERED -> TAKING -> TAKEN  process_vm_readv(2) did it
- *                               READING  as TAKEN, but the snapshot of the block is still being read: until offer_read says so
+ *                               READING  as TAKEN, but the snapshot of the block is still being
+ *                                        read: until offer_read says so
  *                               REFUSED  not permitted, or failed: never again on this link
  *             OFFERED -> DECLINED         its buffer is small: this one by the ring, please
- *   sender    TAKING -> NONE              withdrawn after all: what the receiver has copied does not count
- *   sender    TAKEN, READING, REFUSED, DECLINED -> NONE; TAKEN and READING count as written and consumed at once
+ *   sender    TAKING -> NONE              withdrawn after all: what the receiver has copied does
+ *             not count
+ *   sender    TAKEN, READING, REFUSED, DECLINED -> NONE; TAKEN and READING count as written and
+ *             consumed at once
  * OFFERED and TAKING are left by compare-and-swap, by whichever end comes first.
  */
-enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED, RING_DECLINED, RING_READING };
+enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED,
+		  RING_DECLINED, RING_READING };
 
 struct ring_shared {
 	_Alignas(64) _Atomic uint64_t wr;	/* bytes published (TCP: snd_nxt) */
 	_Atomic uint64_t final;			/* offset of the EOF, or RING_NO_FINAL */
 	_Atomic uint64_t epoch;			/* of the cut that opened the ring, 0 = never */
 	_Atomic uint64_t cut;			/* S of that cut */
-	_Atomic uint32_t large;			/* so many bytes of the large ring are in use, 0: it is the small one */
+	_Atomic uint32_t large;			/* so many bytes of the large ring are in use, 0:
+						 * it is the small one */
 	_Atomic uint64_t large_from;		/* bytes from this offset on lie there */
-	_Atomic uint64_t offer_ring, offer_at;	/* the block of offer_dev: which ring (cuda_desc.ring_id), and where in it the first byte is */
-	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
-	_Atomic uint64_t read_word;		/* random, before each copy: shim/link/peer_memory.h */
+	_Atomic uint64_t offer_ring, offer_at;	/* the block of offer_dev: which ring
+						 * (cuda_desc.ring_id), and where in it the first
+						 * byte is */
+	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP:
+						 * snd_una) */
+	_Atomic uint64_t read_word;		/* random, before each copy:
+						 * shim/link/peer_memory.h */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
 	uint32_t pad;
-	_Atomic uint64_t offer_sh;		/* where the sender of an offer has this structure, in its address space */
+	_Atomic uint64_t offer_sh;		/* where the sender of an offer has this
+						 * structure, in its address space */
 	uint64_t pad2[6];
 	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
 	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
 	_Atomic uint64_t offer_read_n;		/* bytes that the receiver copied */
-	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or 0; the receiver clears it if
-						 * it read the block itself */
-	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device memory. hi is written last and read first */
-	_Atomic uint64_t offer_read;		/* receiver: no snapshot is read any more that is of bytes below this offset */
+	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or
+						 * 0; the receiver clears it if it read the block
+						 * itself */
+	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device
+						 * memory. hi is written last and read first */
+	_Atomic uint64_t offer_read;		/* receiver: no snapshot is read any more that is
+						 * of bytes below this offset */
 };
-_Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump SEGMENT_VERSION when it changes");
+_Static_assert(sizeof(struct ring_shared) == 256,
+	       "shared-memory layout: bump SEGMENT_VERSION when it changes");
 
 struct ring_tx {
 	struct ring_shared *sh;
@@ -80,7 +99,8 @@ struct ring_tx {
 	uint64_t size;		/* power of two */
 	uint64_t wr;		/* private truth */
 	uint64_t rd;		/* newest credible credit */
-	uint64_t unused;	/* bytes of the ring that are not used: TCP could not take them back */
+	uint64_t unused;	/* bytes of the ring that are not used: TCP could not take them
+				 * back */
 	uint8_t *large;		/* buf, once it is in use */
 	uint64_t large_size;	/* most of it that may be; 0: there is none */
 	uint8_t *old;		/* where bytes below old_to lie: the ring before */
@@ -106,7 +126,8 @@ struct ring_rx {
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
 static inline void ring_tx_open(struct ring_tx *r, uint64_t epoch, uint64_t cut)
 {
-	__atomic_store_n(&r->rd, cut, __ATOMIC_RELEASE);	/* first: who polls without a lock takes rd > wr for room */
+	/* first: who polls without a lock takes rd > wr for room */
+	__atomic_store_n(&r->rd, cut, __ATOMIC_RELEASE);
 	__atomic_store_n(&r->wr, cut, __ATOMIC_RELEASE);
 	atomic_store_explicit(&r->sh->final, RING_NO_FINAL, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->tx_want, 0, memory_order_relaxed);
@@ -131,7 +152,8 @@ static inline void ring_rx_below(struct ring_rx *r, uint64_t at)
 		atomic_store_explicit(&r->sh->rd, at, memory_order_relaxed);
 }
 
-/* Sender: what changes while the receiver reads, in the ring or below it. Never to be counted with. */
+/* Sender: what changes while the receiver reads, in the ring or below it. Never to be counted
+ * with. */
 static inline uint64_t ring_tx_progress(const struct ring_tx *r)
 {
 	return atomic_load_explicit(&r->sh->rd, memory_order_relaxed);
@@ -151,8 +173,9 @@ static inline int ring_tx_refresh(struct ring_tx *r)
 	return 0;
 }
 
-/* Changes over to `size` bytes of the large ring. Only if that is more than now, at most large_size and a power of two; and all
- * that was sent is consumed, if some of the large ring is in use already. */
+/* Changes over to `size` bytes of the large ring. Only if that is more than now, at most
+ * large_size and a power of two; and all that was sent is consumed, if some of the large ring is
+ * in use already. */
 static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
 {
 	r->old = r->buf;
@@ -161,7 +184,8 @@ static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
 	r->buf = r->large;
 	r->size = size;
 	atomic_store_explicit(&r->sh->large_from, r->wr, memory_order_relaxed);
-	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_release);	/* seen with what is published next, or before */
+	/* seen with what is published next, or before */
+	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_release);
 }
 
 static inline uint64_t ring_tx_room(const struct ring_tx *r)
@@ -174,13 +198,15 @@ static inline uint64_t ring_tx_room(const struct ring_tx *r)
 	return taken < r->size ? r->size - taken : 0;
 }
 
-/* The sender says that it uses `size` bytes of the large ring for what comes from offset `from` on. */
+/* The sender says that it uses `size` bytes of the large ring for what comes from offset `from`
+ * on. */
 static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size, uint64_t from)
 {
-	if (from < r->wr && r->rd == r->wr)	/* it had told of nothing yet when this ring was opened */
+	if (from < r->wr && r->rd == r->wr)	/* it had told of nothing yet when this ring was
+						 * opened */
 		from = r->rd;
-	if (size <= r->size || size > r->large_size || size & (size - 1) || from < r->wr || from - r->rd > r->size ||
-	    (r->buf == r->large && from != r->rd))
+	if (size <= r->size || size > r->large_size || size & (size - 1) || from < r->wr ||
+	    from - r->rd > r->size || (r->buf == r->large && from != r->rd))
 		return -EPROTO;
 	r->old = r->buf;
 	r->old_size = r->size;
@@ -190,16 +216,18 @@ static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size, uint64_t fro
 	return 0;
 }
 
-/* How many of the bytes [from, wr) may lie in device memory if those of [lo, hi) do, as the ring there is that large. */
-static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t lo, uint64_t hi, uint64_t from, uint64_t wr)
+/* How many of the bytes [from, wr) may lie in device memory if those of [lo, hi) do, as the ring
+ * there is that large. */
+static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t lo, uint64_t hi,
+				      uint64_t from, uint64_t wr)
 {
 	lo = lo > from ? lo : from;
 	hi = hi < wr ? hi : wr;
 	return hi <= lo ? 0 : hi - lo < r->dev_size ? hi - lo : r->dev_size;
 }
 
-/* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was taken
- * from an offer the sender publishes the end only when it sees that. */
+/* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was
+ * taken from an offer the sender publishes the end only when it sees that. */
 static inline int ring_rx_refresh(struct ring_rx *r)
 {
 	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire), from, lo = 0, hi = 0;
@@ -211,7 +239,8 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 	if (large != r->large_now) {
 		uint64_t from = atomic_load_explicit(&r->sh->large_from, memory_order_relaxed);
 
-		if (from <= wr && ring_rx_enlarge(r, large, from))	/* above: seen early, wr is of before */
+		/* above: seen early, wr is of before */
+		if (from <= wr && ring_rx_enlarge(r, large, from))
 			return -EPROTO;
 	}
 	if (__builtin_expect(r->dev_size != 0, 0)) {
@@ -227,8 +256,10 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 	return 0;
 }
 
-/* Of n bytes from offset `off`: those up to where the kind of memory changes. *ret_dev: of which kind they are. */
-static inline uint64_t ring_rx_alike(const struct ring_rx *r, uint64_t off, uint64_t n, bool *ret_dev)
+/* Of n bytes from offset `off`: those up to where the kind of memory changes. *ret_dev: of which
+ * kind they are. */
+static inline uint64_t ring_rx_alike(const struct ring_rx *r, uint64_t off, uint64_t n,
+				     bool *ret_dev)
 {
 	uint64_t to = off + n;
 
@@ -240,8 +271,9 @@ static inline uint64_t ring_rx_alike(const struct ring_rx *r, uint64_t off, uint
 
 static inline uint64_t ring_rx_avail(const struct ring_rx *r) { return r->wr - r->rd; }
 
-/* The lines that the messages after this one will fill: the receiver's cache has them still, and a message that has to wait for its line
- * waits with all that is locked or fenced after it. Larger messages overlap their own. */
+/* The lines that the messages after this one will fill: the receiver's cache has them still, and
+ * a message that has to wait for its line waits with all that is locked or fenced after it.
+ * Larger messages overlap their own. */
 #define RING_AHEAD 512
 static inline void ring_tx_ahead(const struct ring_tx *r, size_t n)
 {
@@ -265,7 +297,8 @@ void ring_tx_copy_by(struct ring_tx *r, uint64_t at, const void *src, size_t n, 
 		copy(r->buf, (const uint8_t *)src + first, n - first);
 }
 
-static inline void ring_tx_copy(struct ring_tx *r, uint64_t at, const void *src, size_t n) { ring_tx_copy_by(r, at, src, n, memcpy); }
+static inline void ring_tx_copy(struct ring_tx *r, uint64_t at, const void *src,
+				size_t n) { ring_tx_copy_by(r, at, src, n, memcpy); }
 
 static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
 {
@@ -273,8 +306,9 @@ static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->wr, r->wr, memory_order_release);
 }
 
-static inline __attribute__((always_inline))
-void ring_out(void *dst, const uint8_t *buf, uint64_t size, uint64_t off, size_t n, ring_copier *copy)
+static inline __attribute__((always_inline)) void ring_out(void *dst, const uint8_t *buf,
+							   uint64_t size, uint64_t off, size_t n,
+							   ring_copier *copy)
 {
 	uint64_t pos = off & (size - 1);
 	size_t first = n < size - pos ? n : size - pos;
@@ -301,7 +335,8 @@ void ring_rx_copy_by(const struct ring_rx *r, uint64_t at, void *dst, size_t n, 
 	ring_out(dst, r->buf, r->size, off, n, copy);
 }
 
-static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst, size_t n) { ring_rx_copy_by(r, at, dst, n, memcpy); }
+static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst,
+				size_t n) { ring_rx_copy_by(r, at, dst, n, memcpy); }
 
 static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 {
@@ -309,11 +344,13 @@ static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->rd, r->rd, memory_order_release);
 }
 
-/* Sender, in a rewind: the longest contiguous chunk of held bytes from offset `off` < wr. NULL: they lie in device memory. */
+/* Sender, in a rewind: the longest contiguous chunk of held bytes from offset `off` < wr. NULL:
+ * they lie in device memory. */
 static inline const uint8_t *ring_tx_held(const struct ring_tx *r, uint64_t off, size_t *ret_n)
 {
 	bool old = off < r->old_to;
-	uint64_t size = old ? r->old_size : r->size, pos = off & (size - 1), n = (old ? r->old_to : r->wr) - off;
+	uint64_t size = old ? r->old_size : r->size, pos = off & (size - 1),
+		 n = (old ? r->old_to : r->wr) - off;
 
 	if (off >= r->dev_lo && off < r->dev_hi) {
 		*ret_n = r->dev_hi - off;

@@ -49,7 +49,8 @@ static bool sane(uint32_t slots, uint64_t ring_size, uint64_t large_size)
 {
 	return slots >= 2 && slots <= SEGMENT_MAX_SLOTS && ring_sane(ring_size) &&
 	       (!large_size || (ring_sane(large_size) && large_size > ring_size)) &&
-	       2 * slots * (ring_size + large_size) <= SEGMENT_MAX_BYTES;	/* address space is not free */
+	       /* address space is not free */
+	       2 * slots * (ring_size + large_size) <= SEGMENT_MAX_BYTES;
 }
 
 /* Makes the pages by reading a byte of each, by a call that says EFAULT. */
@@ -72,11 +73,13 @@ static int populate(const void *p, size_t n)
 	uintptr_t from = (uintptr_t)p & ~(PAGE - 1), to = (uintptr_t)p + n;
 	long r = sys(SYS_madvise, from, to - from, MADV_POPULATE_WRITE_);
 
-	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);	/* before Linux 5.14 */
+	/* before Linux 5.14 */
+	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);
 }
 
-/* The layout knows no page but 4 KiB, since both ends must have the same. Where pages are larger, and n bytes
- * at p are not preallocated ones, they stay: to round up would wipe another connection's. */
+/* The layout knows no page but 4 KiB, since both ends must have the same. Where pages are
+ * larger, and n bytes at p are not preallocated ones, they stay: to round up would wipe another
+ * connection's. */
 static bool removed(void *p, size_t n)
 {
 	return !(((uintptr_t)p | n) & (PAGE - 1)) && !sys(SYS_madvise, p, n, MADV_REMOVE);
@@ -96,8 +99,9 @@ bool segment_have(const struct segment *a, void *p, size_t used, size_t n)
 	return false;
 }
 
-/* Gigabytes of address space, of which hardly a page exists. In a program that has locked its future (mlockall(2), MCL_FUTURE) all of them would be made at once, where
- * they may be touched: so not before they are unlocked. */
+/* Gigabytes of address space, of which hardly a page exists. In a program that has locked its
+ * future (mlockall(2), MCL_FUTURE) all of them would be made at once, where they may be touched:
+ * so not before they are unlocked. */
 static int map_sparse(size_t n, int fd, void **ret)
 {
 	long p = sys(SYS_mmap, NULL, n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0), r;
@@ -120,10 +124,13 @@ static int map(struct segment *a, int fd)
 
 	if (r)
 		return r;
-	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
+	/* A core dump touches, and so makes, every page of a file in memory, and would write
+	 * gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
-	madvise(p, a->total, MADV_NOHUGEPAGE);	/* a ring is less than a huge page, and idle ones are a few small ones */
-	r = populate(p, PAGE + 2 * sizeof(struct segment_side));	/* the first to be written, before it is known what is to be preallocated */
+	madvise(p, a->total, MADV_NOHUGEPAGE);	/* a ring is less than a huge page, and idle ones
+						 * are a few small ones */
+	/* the first to be written, before it is known what is to be preallocated */
+	r = populate(p, PAGE + 2 * sizeof(struct segment_side));
 	if (r == -EFAULT || r == -ENOMEM) {
 		munmap(p, a->total);
 		return -ENOMEM;
@@ -139,7 +146,8 @@ static void raw_close(int fd)
 	syscall(SYS_close, fd);
 }
 
-int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd)
+int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64_t large_size,
+		   int *ret_fd)
 {
 	struct segment_header *h;
 	struct rlimit lim;
@@ -147,7 +155,8 @@ int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64
 
 	if (!sane(slots, ring_size, large_size))
 		return -EINVAL;
-	*a = (struct segment){ .slots = slots, .ring_size = ring_size, .large_size = large_size, .me = 0 };
+	*a = (struct segment){ .slots = slots, .ring_size = ring_size, .large_size = large_size,
+			       .me = 0 };
 	layout(a);
 	fd = syscall(SYS_memfd_create, "rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
@@ -169,7 +178,8 @@ int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64
 		return r;
 	}
 	h = (struct segment_header *)a->base;
-	*h = (struct segment_header){ SEGMENT_MAGIC, SEGMENT_VERSION, slots, ring_size, a->total, large_size };
+	*h = (struct segment_header){ SEGMENT_MAGIC, SEGMENT_VERSION, slots, ring_size, a->total,
+				      large_size };
 	*ret_fd = fd;
 	return 0;
 }
@@ -185,14 +195,16 @@ int segment_attach(struct segment *a, int fd)
 	/* Without the shrink seal the peer could cut the file and kill us with SIGBUS. */
 	if (seals < 0 || (seals & SEGMENT_SEALS) != SEGMENT_SEALS)
 		return -EPROTO;
-	/* A memfd of huge pages has seals too, but pages of it may be missing when they are touched: SIGBUS. */
+	/* A memfd of huge pages has seals too, but pages of it may be missing when they are
+	 * touched: SIGBUS. */
 	if (syscall(SYS_fstatfs, fd, &fs) < 0 || fs.f_type != 0x01021994 /* TMPFS_MAGIC */)
 		return -EPROTO;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (syscall(SYS_pread64, fd, &h, sizeof h, 0L) != (long)sizeof h)
 		return -EPROTO;
-	if (h.magic != SEGMENT_MAGIC || h.version != SEGMENT_VERSION || !sane(h.slots, h.ring_size, h.large_size))
+	if (h.magic != SEGMENT_MAGIC || h.version != SEGMENT_VERSION ||
+	    !sane(h.slots, h.ring_size, h.large_size))
 		return -EPROTO;
 	a->slots = h.slots;
 	a->ring_size = h.ring_size;
@@ -204,8 +216,8 @@ int segment_attach(struct segment *a, int fd)
 	return r;
 }
 
-/* Forgotten first: another thread may fork as soon as the addresses are free, and the child would unmap again, what may be
- * something else there by then. */
+/* Forgotten first: another thread may fork as soon as the addresses are free, and the child
+ * would unmap again, what may be something else there by then. */
 void segment_unmap(struct segment *a)
 {
 	struct segment was = *a;
@@ -215,13 +227,19 @@ void segment_unmap(struct segment *a)
 		munmap(was.base, was.total);
 }
 
-static uint8_t *rings(const struct segment *a, uint32_t slot) { return a->ring + 2ull * slot * a->ring_size; }
+static uint8_t *rings(const struct segment *a, uint32_t slot)
+{
+	return a->ring + 2ull * slot * a->ring_size;
+}
 
-/* Of each side the slots that are taken first keep so many bytes: to make their pages anew for each short connection costs more than these are worth. */
+/* Of each side the slots that are taken first keep so many bytes: to make their pages anew for
+ * each short connection costs more than these are worth. */
 #define WARM (2ul << 20)
 bool segment_slot_warm(const struct segment *a, uint32_t slot)
 {
-	return !a->permanent && !a->preallocated && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a preallocated one, committed memory is scarce */
+	/* of a preallocated one, committed memory is scarce */
+	return !a->permanent && !a->preallocated &&
+	       slot % (a->slots / 2) < WARM / (2 * a->ring_size);
 }
 
 static void leave_large(struct segment *a, uint32_t slot)
@@ -231,8 +249,8 @@ static void leave_large(struct segment *a, uint32_t slot)
 			segment_give(a, segment_large(a, slot, from), a->large_size);
 }
 
-/* Of a preallocated segment they stay: without them a byte more could be SIGBUS. Of one that is kept: see
- * segment_give(). */
+/* Of a preallocated segment they stay: without them a byte more could be SIGBUS. Of one that is
+ * kept: see segment_give(). */
 bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_t large)
 {
 	uint8_t *p = rings(a, slot) + (unsigned)from * a->ring_size;
@@ -255,7 +273,8 @@ void segment_slot_left(struct segment *a, uint32_t slot)
 
 bool segment_slot_was_used(const struct segment *a, uint32_t slot)
 {
-	return !a->preallocated && atomic_load_explicit(&a->slot[slot].dir[0].final, memory_order_relaxed);
+	return !a->preallocated &&
+	       atomic_load_explicit(&a->slot[slot].dir[0].final, memory_order_relaxed);
 }
 
 int segment_slot_reset(struct segment *a, uint32_t slot)
@@ -273,5 +292,6 @@ int segment_slot_reset(struct segment *a, uint32_t slot)
 
 bool segment_slot_have(const struct segment *a, uint32_t slot)
 {
-	return (!a->preallocated || !populate(&a->slot[slot], sizeof a->slot[slot])) && segment_have(a, rings(a, slot), 0, 2 * a->ring_size);
+	return (!a->preallocated || !populate(&a->slot[slot], sizeof a->slot[slot])) &&
+	       segment_have(a, rings(a, slot), 0, 2 * a->ring_size);
 }

@@ -7,7 +7,8 @@
  *   side[0..1]   struct segment_side   who sleeps, which slots want a look
  *   slot[0..n)   struct segment_slot   one stream: two rings' cursors, who is interested
  *   ring[0..2n)  bytes                 slot i: 2i from side 0 to side 1, 2i+1 the other way
- *   large[0..2n) bytes                 the large ring of each, for who needs it; none on a link between hosts
+ *   large[0..2n) bytes                 the large ring of each, for who needs it; none on a link
+ *                                      between hosts
  *
  * Waking. A process has up to 63 bells (timerfds, numbered; shim/base/bell.h). A side says in
  * slot.side[s].bells which of its bells care about the slot, and in side[s].armed which of them
@@ -59,27 +60,34 @@ struct segment {
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
 	bool permanent;			/* a device knows its pages: they are never given back */
-	bool apart;			/* parts of it are not in a child, and others' may be there */
+	bool apart;			/* parts of it are not in a child, and others' may be
+					 * there */
 	bool kept;			/* they are not given back: see segment_give() */
-	bool preallocated;			/* a slot's pages are made before it is used: see segment_have() */
+	bool preallocated;			/* a slot's pages are made before it is used: see
+						 * segment_have() */
 	struct segment_side *side;	/* [2] */
 	struct segment_slot *slot;
 	uint8_t *ring, *large;
 };
 
 /* Side 0: makes and maps a sealed segment; *ret_fd (CLOEXEC) is for the peer, caller closes it.
- * -errno on failure. slots <= SEGMENT_MAX_SLOTS, ring_size a power of two >= 4096, large_size one above that, or 0: none. */
-int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd);
+ * -errno on failure. slots <= SEGMENT_MAX_SLOTS, ring_size a power of two >= 4096, large_size
+ * one above that, or 0: none. */
+int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64_t large_size,
+		   int *ret_fd);
 /* Side 1: checks seals, size and header, maps. -EPROTO if it is not a segment. */
 int segment_attach(struct segment *a, int fd);
 void segment_unmap(struct segment *a);
-/* With strict overcommit (vm.overcommit_memory 2; shmem_inode_acct_blocks() in mm/shmem.c) a page that is not there yet is SIGBUS at the first touch, if nothing is
- * left to commit. So for a segment that is to be preallocated its pages are made where that can still be told: from p, of which the first `used` bytes are in use. False: they
- * cannot be had; those beyond are given back. Any thread. */
+/* With strict overcommit (vm.overcommit_memory 2; shmem_inode_acct_blocks() in mm/shmem.c) a
+ * page that is not there yet is SIGBUS at the first touch, if nothing is left to commit. So for
+ * a segment that is to be preallocated its pages are made where that can still be told: from p,
+ * of which the first `used` bytes are in use. False: they cannot be had; those beyond are given
+ * back. Any thread. */
 bool segment_have(const struct segment *a, void *p, size_t used, size_t n);
 /* By a stream before; false also where its pages are made only then. */
 bool segment_slot_was_used(const struct segment *a, uint32_t slot);
-/* Both rings' cursors and masks to zero; what is in the rings is of no meaning: 0, or -ENOMEM: a preallocated segment's cannot be written. Only while neither side uses it. */
+/* Both rings' cursors and masks to zero; what is in the rings is of no meaning: 0, or -ENOMEM: a
+ * preallocated segment's cannot be written. Only while neither side uses it. */
 int segment_slot_reset(struct segment *a, uint32_t slot);
 /* The rings are about to be used. False: a preallocated segment's cannot be had. */
 bool segment_slot_have(const struct segment *a, uint32_t slot);
@@ -89,13 +97,16 @@ bool segment_slot_have(const struct segment *a, uint32_t slot);
  * trusted so far, nothing is given back before the link ends, and few of its slots have a large
  * ring. */
 void segment_give(const struct segment *a, void *p, size_t n);
-/* That direction's rings, of the large one so much, hold nothing that anybody will read: their pages are given back. False: they are not. */
+/* That direction's rings, of the large one so much, hold nothing that anybody will read: their
+ * pages are given back. False: they are not. */
 bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_t large);
-/* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
+/* Both sides have left the slot: its memory is given back, but for the small rings of the first
+ * few slots. */
 void segment_slot_left(struct segment *a, uint32_t slot);
 
 bool segment_slot_warm(const struct segment *a, uint32_t slot);	/* it is one of these first */
-void segment_slot_cools(const struct segment *a, uint32_t slot);	/* what was kept is given back */
+/* what was kept is given back */
+void segment_slot_cools(const struct segment *a, uint32_t slot);
 
 static inline uint8_t *segment_large(const struct segment *a, uint32_t slot, int from)
 {

@@ -36,7 +36,8 @@ static void fds(int dir, int empty)
 			const char *name = ((struct dirent64 *)(buf + i))->d_name;
 			char is[sizeof event_link] = "";
 
-			if (sys(SYS_readlinkat, dir, name, is, sizeof is - 1) > 0 && (starts(is, device_path) || !strcmp(is, event_link)))
+			if (sys(SYS_readlinkat, dir, name, is, sizeof is - 1) > 0 &&
+			    (starts(is, device_path) || !strcmp(is, event_link)))
 				sys(SYS_dup3, empty, atoi(name), O_CLOEXEC);
 		}
 }
@@ -48,7 +49,8 @@ static void mapping(char *line)
 	uintptr_t from = strtoul(line, &p, 16), to = *p == '-' ? strtoul(p + 1, &p, 16) : 0;
 
 	if (path && starts(path, device_path) && to > from)
-		mmap((void *)from, to - from, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		mmap((void *)from, to - from, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 static void mappings(int maps)

@@ -19,10 +19,12 @@ static _Atomic bool used;		/* the library may have files open, or be about to */
 static bool forked;
 
 /*
- * librdmacm opens the device of an id in the calls that bind it and in some events, even in those that fail, and keeps it open for good; the
- * removal of one that is open may have to wait for us (that of software devices does). So each is noted here as soon as an id is
- * seen on it, and a bound id of our own stays there to hear of the removal. When all links have left a removed device, its files are put
- * on an empty one: the numbers stay librdmacm's, which closes them when it sees a new device.
+ * librdmacm opens the device of an id in the calls that bind it and in some events, even in
+ * those that fail, and keeps it open for good; the removal of one that is open may have to wait
+ * for us (that of software devices does). So each is noted here as soon as an id is seen on it,
+ * and a bound id of our own stays there to hear of the removal. When all links have left a
+ * removed device, its files are put on an empty one: the numbers stay librdmacm's, which closes
+ * them when it sees a new device.
  */
 static struct device {
 	struct ibv_context *verbs;
@@ -79,7 +81,8 @@ static bool add(struct ibv_context *verbs, struct rdma_cm_id *watch)
 	return true;
 }
 
-/* By a new id, bound to the address. It is the device's watch if that had none, else it is destroyed. */
+/* By a new id, bound to the address. It is the device's watch if that had none, else it is
+ * destroyed. */
 int cm_probe(const struct sockaddr *addr)
 {
 	struct rdma_cm_id *id;
@@ -91,7 +94,8 @@ int cm_probe(const struct sockaddr *addr)
 	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
 	if (!r && !id->verbs)
 		r = -ENODEV;
-	/* On a device that is being removed it may fail with the device open: the notice of the removal is on its way to this id. */
+	/* On a device that is being removed it may fail with the device open: the notice of the
+	 * removal is on its way to this id. */
 	if (!id->verbs || device_of(id->verbs) || !add(id->verbs, id))
 		verbs.rdma_destroy_id(id);
 	return r;
@@ -116,14 +120,17 @@ static void empty_close(int fd) { syscall(SYS_close, fd); }
 int (*cm_empty)(void) = empty;
 void (*cm_empty_close)(int fd) = empty_close;
 
-/* Before librdmacm may free the device: where it has seen that it is gone, that is when the last id leaves. */
+/* Before librdmacm may free the device: where it has seen that it is gone, that is when the last
+ * id leaves. */
 static void close_files(const struct ibv_context *verbs)
 {
 	int fd = cm_empty();
 
 	if (fd < 0)
 		return;
-	sys(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);	/* not by syscall(), which is the library's here, and refuses what is ours */
+	sys(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);	/* not by syscall(), which is the
+							 * library's here, and refuses what is
+							 * ours */
 	sys(SYS_dup3, fd, verbs->cmd_fd, O_CLOEXEC);
 	cm_empty_close(fd);
 }
@@ -141,7 +148,8 @@ bool cm_after_fork(void)
 static bool in_use(const struct device *d)
 {
 	for (struct cm *c = all; c; c = c->next)
-		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
+		if ((c->id && c->id->verbs == d->verbs) ||
+		    (c->listen && c->listen->verbs == d->verbs))
 			return true;
 	return false;
 }
@@ -187,30 +195,36 @@ static void set_options(const struct cm *c, struct rdma_cm_id *id)
 	if (o.tos)
 		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &o.tos, sizeof o.tos);
 	if (o.ack_timeout)
-		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &o.ack_timeout, sizeof o.ack_timeout);
+		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+				      &o.ack_timeout, sizeof o.ack_timeout);
 }
 
 #define EXACTLY   (2 << 6)	/* of a path record's values: what is meant is this one */
 #define HOPS      64
 #define LIFETIME  16		/* exponent, as the kernel takes for RoCE */
 
-/* Fewer bytes in a packet than the interface would take: the device's word for the policy's, or 0. */
+/* Fewer bytes in a packet than the interface would take: the device's word for the policy's, or
+ * 0. */
 static uint8_t smaller_mtu(const struct cm *c)
 {
-	struct ibv_port_attr port = { 0 };	/* the symbol fills what there was when it was made */
+	struct ibv_port_attr port = { 0 };	/* the symbol fills what there was when it was
+						 * made */
 	uint8_t mtu = IBV_MTU_256;
 
-	if (!c->opt.mtu || !c->id->verbs || c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
-	    verbs.ibv_query_port(c->id->verbs, c->id->port_num, &port) || port.link_layer != IBV_LINK_LAYER_ETHERNET)
+	if (!c->opt.mtu || !c->id->verbs ||
+	    c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
+	    verbs.ibv_query_port(c->id->verbs, c->id->port_num, &port) ||
+	    port.link_layer != IBV_LINK_LAYER_ETHERNET)
 		return 0;
 	while (mtu < IBV_MTU_4096 && 128u << mtu < c->opt.mtu)
 		mtu++;
 	return mtu < port.active_mtu ? mtu : 0;
 }
 
-/* librdmacm has no option for the path MTU: the route is given instead of asked for. InfiniBand's is the subnet manager's, iWARP has
- * none. RoCE's service level and traffic class follow from how the host is set up, and say which packets are not lost: they are
- * taken from a route that an id before this one was told of. -1: not possible, or not wanted. */
+/* librdmacm has no option for the path MTU: the route is given instead of asked for.
+ * InfiniBand's is the subnet manager's, iWARP has none. RoCE's service level and traffic class
+ * follow from how the host is set up, and say which packets are not lost: they are taken from a
+ * route that an id before this one was told of. -1: not possible, or not wanted. */
 static int give_route(struct cm *c)
 {
 	const struct rdma_ib_addr *a = &c->id->route.addr.addr.ibaddr;
@@ -218,13 +232,17 @@ static int give_route(struct cm *c)
 	struct ibv_path_data d = {
 		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
 		.path = {
-			.dgid = a->dgid, .sgid = a->sgid, .flowlabel_hoplimit = htobe32(HOPS), .tclass = c->route.tclass, .qosclass_sl = htobe16(c->route.sl),
-			.reversible_numpath = IBV_PATH_RECORD_REVERSIBLE | 1, .pkey = 0xffff, .mtu = EXACTLY | mtu, .rate = EXACTLY | IBV_RATE_MAX,
-			.packetlifetime = EXACTLY | (c->opt.ack_timeout ? c->opt.ack_timeout - 1 : LIFETIME),
+			.dgid = a->dgid, .sgid = a->sgid, .flowlabel_hoplimit = htobe32(HOPS),
+				.tclass = c->route.tclass, .qosclass_sl = htobe16(c->route.sl),
+			.reversible_numpath = IBV_PATH_RECORD_REVERSIBLE | 1, .pkey = 0xffff,
+				.mtu = EXACTLY | mtu, .rate = EXACTLY | IBV_RATE_MAX,
+			.packetlifetime = EXACTLY | (c->opt.ack_timeout ? c->opt.ack_timeout - 1
+						     : LIFETIME),
 		},
 	};
 
-	return mtu ? verbs.rdma_set_option(c->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &d, sizeof d) : -1;
+	return mtu ? verbs.rdma_set_option(c->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &d, sizeof d)
+		   : -1;
 }
 
 static int route(struct cm *c)
@@ -242,8 +260,8 @@ static uint16_t port_of(struct rdma_cm_id *id)
 	return be16toh(verbs.rdma_get_src_port(id));
 }
 
-/* With iWARP a port is one of TCP's as well, which the kernel's half of librdmacm does not know when it draws one: it may be in use, or in TIME_WAIT. Another
- * id draws another. */
+/* With iWARP a port is one of TCP's as well, which the kernel's half of librdmacm does not know
+ * when it draws one: it may be in use, or in TIME_WAIT. Another id draws another. */
 #define PORT_TRIES 16
 
 static int listen_once(struct cm *c, const struct sockaddr *addr)
@@ -266,13 +284,15 @@ static int listen_once(struct cm *c, const struct sockaddr *addr)
 	return verbs.rdma_listen(c->listen, 4) ? error() : 0;
 }
 
-int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const uint8_t token[CM_TOKEN])
+int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr,
+	      const uint8_t token[CM_TOKEN])
 {
 	int r;
 
 	c->rc = rc;
 	memcpy(c->token, token, CM_TOKEN);
-	for (c->tries = 1; (r = listen_once(c, addr)) == -EADDRINUSE && c->tries < PORT_TRIES; c->tries++) {
+	for (c->tries = 1; (r = listen_once(c, addr)) == -EADDRINUSE && c->tries < PORT_TRIES;
+	     c->tries++) {
 		verbs.rdma_destroy_id(c->listen);
 		c->listen = NULL;
 	}
@@ -291,13 +311,15 @@ static int connect_once(struct cm *c, const struct sockaddr *from, const struct 
 	}
 	enlist(c);
 	set_options(c, c->id);
-	if (verbs.rdma_resolve_addr(c->id, (struct sockaddr *)from, (struct sockaddr *)to, CM_STEP_MS))
+	if (verbs.rdma_resolve_addr(c->id, (struct sockaddr *)from, (struct sockaddr *)to,
+				    CM_STEP_MS))
 		return error();
 	c->state = CM_ADDR;
 	return 0;
 }
 
-int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to, const uint8_t token[CM_TOKEN])
+int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to,
+	       const uint8_t token[CM_TOKEN])
 {
 	c->rc = rc;
 	memcpy(c->token, token, CM_TOKEN);
@@ -338,7 +360,8 @@ static void reads(const struct rdma_cm_id *id, const struct rdma_conn_param *ask
 
 	if (verbs.ibv_query_device(id->verbs, &d))
 		return;
-	ret->responder_resources = least(d.max_qp_rd_atom, asked ? asked->responder_resources : READS);
+	ret->responder_resources =
+		least(d.max_qp_rd_atom, asked ? asked->responder_resources : READS);
 	ret->initiator_depth = least(d.max_qp_init_rd_atom, asked ? asked->initiator_depth : READS);
 }
 
@@ -371,7 +394,8 @@ static bool token_right(const struct cm *c, const struct rdma_cm_event *e)
 	return !diff;
 }
 
-/* Another id begins in the place of this one, which is to be destroyed after its event is acknowledged. */
+/* Another id begins in the place of this one, which is to be destroyed after its event is
+ * acknowledged. */
 static struct rdma_cm_id *begin_again(struct cm *c)
 {
 	struct rdma_cm_id *was = c->id;
@@ -481,7 +505,9 @@ void cm_events(void (*changed)(struct cm *c))
 		struct device *d;
 
 		note(e->id);
-		d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs ? device_of(e->id->verbs) : NULL;
+		d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs
+			    ? device_of(e->id->verbs)
+			    : NULL;
 		if (d)
 			d->removed = true;
 		if (c)
@@ -511,13 +537,15 @@ void cm_way(const struct cm *c, struct cm_way *ret)
 		return;
 	ret->port = id->port_num;
 	ret->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	ret->ethernet = !verbs.ibv_query_port(id->verbs, id->port_num, &port) && port.link_layer == IBV_LINK_LAYER_ETHERNET;
+	ret->ethernet = !verbs.ibv_query_port(id->verbs, id->port_num, &port) &&
+			port.link_layer == IBV_LINK_LAYER_ETHERNET;
 	ret->qpn = id->qp ? id->qp->qp_num : 0;
 	if (ret->iwarp)
 		return;
 	ret->sgid = id->route.addr.addr.ibaddr.sgid;
 	ret->dgid = id->route.addr.addr.ibaddr.dgid;
-	if (c->state == CM_UP && id->qp && !verbs.ibv_query_qp(id->qp, &attr, IBV_QP_DEST_QPN, &init))
+	if (c->state == CM_UP && id->qp &&
+	    !verbs.ibv_query_qp(id->qp, &attr, IBV_QP_DEST_QPN, &init))
 		ret->peer_qpn = attr.dest_qp_num;
 }
 

@@ -7,10 +7,13 @@
 
 #define RESERVE     8		/* buffers at the peer that only acknowledgements may take */
 #define SIGNAL_EACH 16		/* one completion for so many sends */
-#define COLLECT     (RC_SENDS / 2)	/* small publications wait while so many work requests are under way */
+/* small publications wait while so many work requests are under way */
+#define COLLECT     (RC_SENDS / 2)
 #define COLLECT_BELOW 8192
-#define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
-#define CREDIT_NS   20000000	/* of a large ring: a reader that is slow tells less, but at least so often */
+/* so many in a row that come faster than the peer takes them up are a flow */
+#define FLOW        4
+/* of a large ring: a reader that is slow tells less, but at least so often */
+#define CREDIT_NS   20000000
 #define RTT_EACH    1024	/* records, and one of them is timed */
 #define RTT_KEEP    8		/* times of which the shortest is taken */
 
@@ -41,7 +44,8 @@ static int signalled(struct rc *rc, unsigned n)
 static void post(struct rc *rc, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
-	int e = errno;		/* libraries may touch it though nothing is wrong; this is a call of the program's */
+	int e = errno;		/* libraries may touch it though nothing is wrong; this is a call
+				 * of the program's */
 
 	if (verbs.post_send(rc->id->qp, wr, &bad))
 		rc_died(rc);
@@ -58,7 +62,9 @@ static uint64_t now_ns(void)
 {
 	struct timespec t;
 
-	return clock_gettime(CLOCK_MONOTONIC, &t) ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return clock_gettime(CLOCK_MONOTONIC, &t)
+		       ? 0
+		       : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* The newest work request, a record without writes before it, is about to be posted. */
@@ -84,12 +90,17 @@ static void timed(struct rc *rc)
 	rc->timed = 0;
 	rc->time_next = rc->sent + (rc->rtts < RTT_KEEP ? rc->rtts : RTT_EACH);
 	rc->rtt_now = rtt < rc->rtt_now ? rtt : rc->rtt_now;
-	atomic_store_explicit(rc->conf.rtt, rc->rtt_now < rc->rtt_before ? rc->rtt_now : rc->rtt_before, memory_order_relaxed);
+	atomic_store_explicit(rc->conf.rtt,
+			      rc->rtt_now < rc->rtt_before ? rc->rtt_now : rc->rtt_before,
+			      memory_order_relaxed);
 }
 
 /* ---- records: long, and short where nothing is lost by it ---- */
 
-static uint32_t header(const struct rc_rec *r) { return r->flags & RC_SHORT ? RC_SHORT_BYTES : sizeof *r; }
+static uint32_t header(const struct rc_rec *r)
+{
+	return r->flags & RC_SHORT ? RC_SHORT_BYTES : sizeof *r;
+}
 
 /* The peer knows the upper half of rd from what it was told before, or has 0. */
 static bool near(uint64_t rd, uint64_t told) { return rd - told + (1u << 30) < 1u << 31; }
@@ -100,9 +111,13 @@ static void shorten(struct rc_rec *r)
 	r->large = (uint32_t)r->rd;
 }
 
-static uint64_t long_rd(uint32_t low, uint64_t known) { return known + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)known); }
+static uint64_t long_rd(uint32_t low, uint64_t known)
+{
+	return known + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)known);
+}
 
-/* Where the bytes [from, to) lie, as a ring here or, `flat`, one after the other; and the peer's ring for them. */
+/* Where the bytes [from, to) lie, as a ring here or, `flat`, one after the other; and the peer's
+ * ring for them. */
 struct span {
 	uint64_t from, to, here, there, size;
 	uint32_t lkey, rkey;
@@ -112,7 +127,9 @@ struct span {
 /* How many writes a span takes: the peer's ring may end in it. */
 static unsigned writes(const struct span *sp)
 {
-	return sp->from == sp->to ? 0 : (sp->from & (sp->size - 1)) + (sp->to - sp->from) > sp->size ? 2 : 1;
+	return sp->from == sp->to					      ? 0
+	       : (sp->from & (sp->size - 1)) + (sp->to - sp->from) > sp->size ? 2
+									      : 1;
 }
 
 /* The writes of a span and the record that tells of them, in one call. */
@@ -129,14 +146,18 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 		left = sp->size - pos;
 		if (left > to - from)
 			left = to - from;
-		sge[n] = (struct ibv_sge){ sp->here + (sp->flat ? from - sp->from : pos), (uint32_t)left, sp->lkey };
-		wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+		sge[n] = (struct ibv_sge){ sp->here + (sp->flat ? from - sp->from : pos),
+					   (uint32_t)left, sp->lkey };
+		wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n],
+					      .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 		wr[n].wr.rdma.remote_addr = sp->there + pos;
 		wr[n].wr.rdma.rkey = sp->rkey;
 	}
 	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
-	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_SEND };
-	wr[n].send_flags = (unsigned)signalled(rc, n + 1) | (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
+	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1,
+				      .opcode = IBV_WR_SEND };
+	wr[n].send_flags = (unsigned)signalled(rc, n + 1) |
+			   (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
 	if (rec->slot != RC_NO_SLOT)
 		wr[n].send_flags |= IBV_SEND_SOLICITED;
 	if (!n)
@@ -149,7 +170,8 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 
 static uint32_t acknowledge(struct rc *rc)
 {
-	atomic_store(&rc->owes, false);		/* before the count is read: one that comes now asks again */
+	atomic_store(&rc->owes, false);		/* before the count is read: one that comes now
+						 * asks again */
 	return rc->told_acked = atomic_load_explicit(&rc->taken, memory_order_relaxed);
 }
 
@@ -160,11 +182,13 @@ static void set_pending(struct rc *rc, struct rc_slot *sl, bool on)
 	sl->pending = on;
 }
 
-/* How many of the n bytes that are due the next record tells of. *write: they go by WRITE, else within it. */
+/* How many of the n bytes that are due the next record tells of. *write: they go by WRITE, else
+ * within it. */
 static uint64_t chunk(const struct rc *rc, const struct rc_slot *sl, uint64_t n, bool *write)
 {
-	/* Payload of an earlier epoch is put into the landing ring when the peer takes its record up: perhaps after
-	 * a WRITE of this epoch, at the same place. Until those are known to be taken up, records are used here too. */
+	/* Payload of an earlier epoch is put into the landing ring when the peer takes its
+	 * record up: perhaps after a WRITE of this epoch, at the same place. Until those are
+	 * known to be taken up, records are used here too. */
 	bool fenced = rc->peer_acked < sl->fence;
 
 	*write = n > RC_SMALL && !fenced;
@@ -186,15 +210,19 @@ static void post_chunk(struct rc *rc, uint32_t i)
 	struct rc_slot *sl = &rc->slot[i];
 	bool write;
 	uint64_t n = chunk(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
-	struct span sp = { write ? sl->told_wr : to, to, (uintptr_t)sl->tx.buf, sl->raddr, sl->tx.size, sl->tx.mr->lkey, sl->rkey, false };
+	struct span sp = { write ? sl->told_wr : to, to, (uintptr_t)sl->tx.buf, sl->raddr,
+			   sl->tx.size, sl->tx.mr->lkey, sl->rkey, false };
 	struct rc_rec *rec = record(rc, rc->posted + writes(&sp));
 	bool last = to == sl->want_wr;
 	uint64_t told;
 
 	*rec = (struct rc_rec){
-		.slot = (uint16_t)i, .life = sl->life, .flags = sl->flow >= FLOW && n && n < COLLECT_BELOW ? RC_ASKS : 0, .acked = acknowledge(rc), .wr = to,
+		.slot = (uint16_t)i, .life = sl->life,
+			.flags = sl->flow >= FLOW && n && n < COLLECT_BELOW ? RC_ASKS : 0,
+				.acked = acknowledge(rc), .wr = to,
 		.large = sl->large, .final = last ? sl->final : sl->final_told,
-		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
+		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd,
+					   memory_order_acquire),
 	};
 	sl->final_told = rec->final;
 	told = sl->told_rd;
@@ -216,12 +244,16 @@ static void post_chunk(struct rc *rc, uint32_t i)
 	sl->told_wr = to;
 }
 
-static bool taken_up(const struct rc *rc, const struct rc_slot *sl) { return rc->peer_acked >= sl->last; }
+static bool taken_up(const struct rc *rc, const struct rc_slot *sl)
+{
+	return rc->peer_acked >= sl->last;
+}
 
 /* The peer will say when it has taken up what there was before these n bytes. */
 static bool held(const struct rc *rc, const struct rc_slot *sl, uint64_t n)
 {
-	return sl->asked && n < COLLECT_BELOW && !taken_up(rc, sl) && !sl->credit && sl->final == sl->final_told;
+	return sl->asked && n < COLLECT_BELOW && !taken_up(rc, sl) && !sl->credit &&
+	       sl->final == sl->final_told;
 }
 
 /* Tells the peer all that it does not know of the slot; what cannot go now stays pending. */
@@ -230,7 +262,8 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 	struct rc_slot *sl = &rc->slot[i];
 	uint64_t n;
 
-	if (sl->linked && sl->want_wr - sl->told_wr > sl->tx.size) {	/* the peer says that it has read what it was not told of */
+	/* the peer says that it has read what it was not told of */
+	if (sl->linked && sl->want_wr - sl->told_wr > sl->tx.size) {
 		rc_died(rc);
 		return;
 	}
@@ -246,8 +279,8 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 	set_pending(rc, sl, false);
 }
 
-/* Leaves `post`. Completions bring on its way what is pending: ours to take, or, if we do something else now,
- * the background thread's, who gets the event. */
+/* Leaves `post`. Completions bring on its way what is pending: ours to take, or, if we do
+ * something else now, the background thread's, who gets the event. */
 static void leave(struct rc *rc)
 {
 	bool waits = rc->npending > 0;
@@ -255,7 +288,8 @@ static void leave(struct rc *rc)
 	give(&rc->post);
 	if (!waits)
 		return;
-	/* What it waits for is mostly there already: then there need be no event, which costs two threads a system call each. */
+	/* What it waits for is mostly there already: then there need be no event, which costs
+	 * two threads a system call each. */
 	rc_poll(rc);
 	if (rc_waits(rc)) {
 		rc_arm(rc);
@@ -272,7 +306,8 @@ static void flush(struct rc *rc)
 
 		if (rc->slot[i].pending) {
 			post_slot(rc, i, false);
-			if (rc->slot[i].pending && !held(rc, &rc->slot[i], rc->slot[i].want_wr - rc->slot[i].told_wr))
+			if (rc->slot[i].pending &&
+			    !held(rc, &rc->slot[i], rc->slot[i].want_wr - rc->slot[i].told_wr))
 				return;
 			n--;
 		}
@@ -294,7 +329,8 @@ static void acknowledge_if_due(struct rc *rc)
 {
 	uint32_t untold = atomic_load_explicit(&rc->taken, memory_order_relaxed) - rc->told_acked;
 
-	if (!untold || (untold < RC_RECVS / 4 && !atomic_load(&rc->owes)) || room(rc) < 1 || under_way(rc) >= RC_RECVS || rc_dead(rc))
+	if (!untold || (untold < RC_RECVS / 4 && !atomic_load(&rc->owes)) || room(rc) < 1 ||
+	    under_way(rc) >= RC_RECVS || rc_dead(rc))
 		return;
 	post_acked(rc);
 }
@@ -312,7 +348,8 @@ static void look_at_epoch(struct rc_slot *sl, struct ring_shared *sh)
 	sl->fence = sl->small;
 }
 
-bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n, uint64_t *ret_seq)
+bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n,
+		       uint64_t *ret_seq)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
 	uint64_t wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
@@ -325,14 +362,18 @@ bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key
 	if (sl->linked)
 		look_at_epoch(sl, sh);
 	/* All that comes before was told, so that the record's bytes begin where they should. */
-	ok = sl->linked && sl->dev_tx && n <= sl->dev_tx && !rc_dead(rc) && !sl->pending && sl->told_wr == wr && sl->want_wr == wr &&
-	     room(rc) >= 4 && under_way(rc) < RC_RECVS - RESERVE;
+	ok = sl->linked && sl->dev_tx && n <= sl->dev_tx && !rc_dead(rc) && !sl->pending &&
+	     sl->told_wr == wr && sl->want_wr == wr && room(rc) >= 4 &&
+	     under_way(rc) < RC_RECVS - RESERVE;
 	if (ok) {
-		sp = (struct span){ wr, wr + n, addr, sl->dev_raddr, sl->dev_tx, key, sl->dev_rkey, true };
+		sp = (struct span){ wr, wr + n, addr, sl->dev_raddr, sl->dev_tx, key, sl->dev_rkey,
+				    true };
 		rec = record(rc, rc->posted + writes(&sp));
-		*rec = (struct rc_rec){ .slot = (uint16_t)slot, .life = sl->life, .flags = RC_DEVICE, .acked = acknowledge(rc), .wr = wr + n,
+		*rec = (struct rc_rec){ .slot = (uint16_t)slot, .life = sl->life,
+					.flags = RC_DEVICE, .acked = acknowledge(rc), .wr = wr + n,
 			.large = sl->large, .final = sl->final_told,
-			.rd = atomic_load_explicit(&rc->a->slot[slot].dir[!rc->a->me].rd, memory_order_acquire) };
+			.rd = atomic_load_explicit(&rc->a->slot[slot].dir[!rc->a->me].rd,
+						   memory_order_acquire) };
 		sl->credit = false;
 		sl->owes_from = 0;
 		sl->told_rd = rec->rd;
@@ -366,7 +407,8 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	leave(rc);
 }
 
-/* n bytes are consumed and not told, less than what is told of at once. Somebody who finds his ring full looks at whether that moves. */
+/* n bytes are consumed and not told, less than what is told of at once. Somebody who finds his
+ * ring full looks at whether that moves. */
 static bool owes_long(const struct rc *rc, struct rc_slot *sl, uint64_t n)
 {
 	uint64_t now;
@@ -385,12 +427,15 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	struct rc_slot *sl = &rc->slot[slot];
 	uint64_t rd, dev;
 
-	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
+	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it
+							 * the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	dev = atomic_load_explicit(&sh->dev_hi, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= rc_credit_step(sl->rx.size, rc->a->ring_size) || owes_long(rc, sl, rd - sl->told_rd) ||
-				 (dev > sl->told_rd && dev <= rd) || atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
+	if (rd > sl->told_rd &&
+	    (rd - sl->told_rd >= rc_credit_step(sl->rx.size, rc->a->ring_size) ||
+	     owes_long(rc, sl, rd - sl->told_rd) || (dev > sl->told_rd && dev <= rd) ||
+	     atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);
 	}
@@ -408,31 +453,36 @@ static uint64_t changed(struct rc *rc, uint32_t slot)
 	return segment_notify(&view, slot);
 }
 
-/* The payload into the landing ring; where is up to the peer, that it is in the ring is up to us. */
+/* The payload into the landing ring; where is up to the peer, that it is in the ring is up to
+ * us. */
 static void land(const struct rc_ring *to, const struct rc_rec *r)
 {
-	uint64_t pos = (r->wr - r->len) & (to->size - 1), first = r->len < to->size - pos ? r->len : to->size - pos;
+	uint64_t pos = (r->wr - r->len) & (to->size - 1),
+		 first = r->len < to->size - pos ? r->len : to->size - pos;
 
 	memcpy(to->buf + pos, (const uint8_t *)r + header(r), first);
 	memcpy(to->buf, (const uint8_t *)r + header(r) + first, r->len - first);
 }
 
-/* What comes from here on lies in the large landing ring; all that was told of before in the small one. */
+/* What comes from here on lies in the large landing ring; all that was told of before in the
+ * small one. */
 static bool got_large(struct rc *rc, struct rc_slot *sl, struct ring_shared *in, uint32_t size)
 {
-	if (sl->large_got || size <= rc->a->ring_size || size & (size - 1) || size > sl->large_rx.size)
+	if (sl->large_got || size <= rc->a->ring_size || size & (size - 1) ||
+	    size > sl->large_rx.size)
 		return false;
 	sl->large_got = size;
 	take(&rc->post);		/* who gives credit looks at the size */
 	sl->rx = (struct rc_ring){ sl->large_rx.buf, size, sl->large_rx.mr };
 	give(&rc->post);
-	atomic_store_explicit(&in->large_from, atomic_load_explicit(&in->wr, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&in->large_from, atomic_load_explicit(&in->wr, memory_order_relaxed),
+			      memory_order_relaxed);
 	atomic_store_explicit(&in->large, size, memory_order_release);
 	return true;
 }
 
-/* What was not told of before lies in the ring of device memory. A run that is not the last one's continuation is a new one: then that one is consumed, or
- * went by TCP. */
+/* What was not told of before lies in the ring of device memory. A run that is not the last
+ * one's continuation is a new one: then that one is consumed, or went by TCP. */
 static bool got_device(const struct rc_slot *sl, struct ring_shared *in, const struct rc_rec *r)
 {
 	uint64_t from = atomic_load_explicit(&in->wr, memory_order_relaxed);
@@ -455,7 +505,8 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 	struct rc_slot *sl = &rc->slot[r->slot];
 	bool whole = !(r->flags & RC_SHORT);
 	uint64_t bells, known = atomic_load_explicit(&out->rd, memory_order_relaxed);
-	uint64_t rd = whole ? r->rd : long_rd(r->large, known), final = whole ? r->final : RING_NO_FINAL;
+	uint64_t rd = whole ? r->rd : long_rd(r->large, known),
+		 final = whole ? r->final : RING_NO_FINAL;
 
 	if (!sl->bound || sl->life != r->life)
 		return true;		/* late: for an earlier stream of the slot */
@@ -469,7 +520,8 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
 	if (rd > known)
 		atomic_store_explicit(&out->rd, rd, memory_order_release);
-	if (final != RING_NO_FINAL && final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
+	if (final != RING_NO_FINAL &&
+	    final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
 		atomic_store_explicit(&in->final, final, memory_order_release);
 		rc_credit(rc, r->slot);		/* from now on the sender waits for every byte */
 	}
@@ -555,7 +607,10 @@ static bool completions(struct rc *rc, const struct ibv_wc *wc, int n)
 }
 
 /* For every completion. */
-static bool requested(const struct rc *rc) { return atomic_load(&rc->armed_all) == atomic_load(&rc->events) + 1; }
+static bool requested(const struct rc *rc)
+{
+	return atomic_load(&rc->armed_all) == atomic_load(&rc->events) + 1;
+}
 
 static bool poll_once(struct rc *rc)
 {
@@ -584,7 +639,8 @@ static bool poll_once(struct rc *rc)
 		acknowledge_if_due(rc);
 		waits = rc->npending > 0;
 		give(&rc->post);
-		/* An event that only a sleeper of his own would hear is not enough: he may leave. */
+		/* An event that only a sleeper of his own would hear is not enough: he may
+		 * leave. */
 		if (waits && (!requested(rc) || !atomic_load(&rc->watched))) {
 			rc_arm(rc);
 			atomic_store(&rc->again, 1);
@@ -601,7 +657,8 @@ bool rc_poll(struct rc *rc)
 		return false;
 	do {
 		if (!try(&rc->poll)) {
-			atomic_store(&rc->again, 1);	/* he looks again after us, so that nothing is left between */
+			atomic_store(&rc->again, 1);	/* he looks again after us, so that
+							 * nothing is left between */
 			if (!try(&rc->poll))
 				return any;
 		}
@@ -634,10 +691,12 @@ void rc_arm_own(struct rc *rc)
 		return;
 	if (all)
 		atomic_store(&rc->arming_all, now);
-	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need not poll here. Two may request at once, which
-	 * is one; a word that is of before an event says nothing. */
+	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need
+	 * not poll here. Two may request at once, which is one; a word that is of before an
+	 * event says nothing. */
 	notify(rc, !all);
-	/* The standard says that a request for less does not undo one for more; each is made again all the same. */
+	/* The standard says that a request for less does not undo one for more; each is made
+	 * again all the same. */
 	if (!all && atomic_load(&rc->arming_all) == now)
 		notify(rc, false);
 	if (all)
@@ -722,9 +781,11 @@ void rc_event(struct rc *rc)
 {
 	struct ibv_cq *cq;
 	void *ctx;
-	int e = errno, r;	/* it may be a call of the application's, that has found its bytes */
+	int e = errno, r;	/* it may be a call of the application's, that has found its
+				 * bytes */
 
-	/* First the event, then the count: of two who come for it one gets it, and a new one may be on its way by then. */
+	/* First the event, then the count: of two who come for it one gets it, and a new one may
+	 * be on its way by then. */
 	r = rc->channel ? verbs.ibv_get_cq_event(rc->channel, &cq, &ctx) : -1;
 	errno = e;
 	if (r)

@@ -1,8 +1,10 @@
 /*
- * rc_int.h - what rc.c, which posts and polls, and rc_mem.c, which has what is registered, share. See rc.h.
+ * rc_int.h - what rc.c, which posts and polls, and rc_mem.c, which has what is registered,
+ * share. See rc.h.
  *
- * The memory of records, send and receive, is one mapping. Work request ids: a send's is its number, of which
- * the completion frees all up to it (selective signalling); a receive's is RECV_ID plus the buffer.
+ * The memory of records, send and receive, is one mapping. Work request ids: a send's is its
+ * number, of which the completion frees all up to it (selective signalling); a receive's is
+ * RECV_ID plus the buffer.
  */
 #ifndef RDMASHIM_RC_INT_H
 #define RDMASHIM_RC_INT_H
@@ -56,15 +58,18 @@ struct rc {
 	uint32_t npending, next_pending;
 	uint64_t timed, timed_from;	/* the work request that is timed, plus 1; ns */
 	uint64_t time_next;		/* the next record that may be */
-	uint32_t rtts, rtt_now, rtt_before;	/* how many there were; the shortest of the last few, and of those before */
+	uint32_t rtts, rtt_now, rtt_before;	/* how many there were; the shortest of the last
+						 * few, and of those before */
 	uint64_t done_seen;		/* at the last look */
 	uint32_t looks;			/* in a row that found nothing new completed */
 	_Atomic bool busy;
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
-	_Atomic uint64_t armed;		/* events + 1: an event will come, or came and has not been taken. Written when that is so */
-	_Atomic uint64_t arming_all, armed_all;	/* the same for every completion, not only for what the peer tells: begun, made */
+	_Atomic uint64_t armed;		/* events + 1: an event will come, or came and has not
+					 * been taken. Written when that is so */
+	_Atomic uint64_t arming_all, armed_all;	/* the same for every completion, not only for
+						 * what the peer tells: begun, made */
 	_Atomic uint32_t watched;	/* conf.watch() was called, rc_unwatched() not yet */
 	_Atomic uint64_t arms, events;
 	uint64_t polls, completions;	/* counted under `poll` */
@@ -77,7 +82,8 @@ static inline void take(_Atomic uint32_t *l)
 {
 	uint32_t z = 0;
 
-	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed))
+	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire,
+						    memory_order_relaxed))
 		return;
 	while (atomic_exchange_explicit(l, 2, memory_order_acquire))
 		sys(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
@@ -87,7 +93,8 @@ static inline bool try(_Atomic uint32_t *l)
 {
 	uint32_t z = 0;
 
-	return atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 static inline void give(_Atomic uint32_t *l)

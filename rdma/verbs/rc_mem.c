@@ -1,5 +1,6 @@
 /*
- * rc_mem.c - life of a queue pair and what is registered for it: memory of records, rings of slots, large rings, device memory. See rc.h.
+ * rc_mem.c - life of a queue pair and what is registered for it: memory of records, rings of
+ * slots, large rings, device memory. See rc.h.
  */
 #include "rdma/verbs/rc_int.h"
 
@@ -15,7 +16,10 @@ void rc_died(struct rc *rc)
 
 int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
 uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
-const char *rc_device(const struct rc *rc) { return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : ""; }
+const char *rc_device(const struct rc *rc)
+{
+	return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : "";
+}
 
 uint32_t rc_mtu(const struct rc *rc)
 {
@@ -24,12 +28,14 @@ uint32_t rc_mtu(const struct rc *rc)
 
 	if (!rc->id || !rc->id->qp || verbs.ibv_query_qp(rc->id->qp, &attr, IBV_QP_PATH_MTU, &init))
 		return 0;
-	return attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096 ? 128u << attr.path_mtu : 0;
+	return attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096 ? 128u << attr.path_mtu
+									     : 0;
 }
 
 void rc_counts(const struct rc *rc, struct rc_counts *ret)
 {
-	*ret = (struct rc_counts){ rc->posted, rc->sent, rc->polls, rc->completions, atomic_load(&rc->arms), atomic_load(&rc->events) };
+	*ret = (struct rc_counts){ rc->posted, rc->sent, rc->polls, rc->completions,
+				   atomic_load(&rc->arms), atomic_load(&rc->events) };
 }
 
 #define MEM_BYTES ((size_t)(RC_SENDS + RC_RECVS) * RC_REC_MAX)
@@ -74,7 +80,8 @@ static struct ibv_mr *reg_relaxed(struct rc *rc, void *p, size_t n, int access)
 	struct ibv_mr *mr = NULL;
 
 	if (verbs.ibv_reg_mr_iova2)
-		mr = verbs.ibv_reg_mr_iova2(rc->pd, p, n, (uintptr_t)p, (unsigned)access | IBV_ACCESS_RELAXED_ORDERING);
+		mr = verbs.ibv_reg_mr_iova2(rc->pd, p, n, (uintptr_t)p,
+					    (unsigned)access | IBV_ACCESS_RELAXED_ORDERING);
 	return mr ? mr : verbs.ibv_reg_mr(rc->pd, p, n, access);
 }
 
@@ -99,8 +106,12 @@ int rc_post_recvs(struct rc *rc, const uint32_t *i, unsigned n)
 	struct ibv_sge sge[RC_BATCH];
 
 	for (unsigned k = 0; k < n; k++) {
-		sge[k] = (struct ibv_sge){ (uintptr_t)(rc->mem + (size_t)(RC_SENDS + i[k]) * RC_REC_MAX), RC_REC_MAX, rc->mr->lkey };
-		wr[k] = (struct ibv_recv_wr){ .wr_id = RECV_ID | i[k], .next = k + 1 < n ? &wr[k + 1] : NULL, .sg_list = &sge[k], .num_sge = 1 };
+		sge[k] = (struct ibv_sge){ (uintptr_t)(rc->mem +
+						       (size_t)(RC_SENDS + i[k]) * RC_REC_MAX),
+							       RC_REC_MAX, rc->mr->lkey };
+		wr[k] = (struct ibv_recv_wr){ .wr_id = RECV_ID | i[k],
+					      .next = k + 1 < n ? &wr[k + 1] : NULL,
+						      .sg_list = &sge[k], .num_sge = 1 };
 	}
 	return verbs.post_recv(rc->id->qp, wr, &bad);
 }
@@ -119,7 +130,8 @@ static int post_all_recvs(struct rc *rc)
 }
 _Static_assert(RC_RECVS % RC_BATCH == 0, "all of them are posted in whole batches");
 
-/* Devices differ in how much they take inline: as much as a record of a small request, or less, or none. */
+/* Devices differ in how much they take inline: as much as a record of a small request, or less,
+ * or none. */
 static int make_qp(struct rc *rc)
 {
 	static const uint32_t sizes[] = { 128, RC_SHORT_BYTES + 64, 64, 48, RC_SHORT_BYTES, 0 };
@@ -129,7 +141,8 @@ static int make_qp(struct rc *rc)
 	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0] && r; i++) {
 		qa = (struct ibv_qp_init_attr){
 			.send_cq = rc->cq, .recv_cq = rc->cq, .qp_type = IBV_QPT_RC,
-			.cap = { .max_send_wr = RC_SENDS, .max_recv_wr = RC_RECVS, .max_send_sge = 1, .max_recv_sge = 1,
+			.cap = { .max_send_wr = RC_SENDS, .max_recv_wr = RC_RECVS,
+				 .max_send_sge = 1, .max_recv_sge = 1,
 				 .max_inline_data = sizes[i] },
 		};
 		r = verbs.rdma_create_qp(rc->id, rc->pd, &qa);
@@ -144,7 +157,9 @@ static int vector_of(const struct ibv_context *c)
 {
 	static uint32_t links;		/* background thread */
 
-	return c->num_comp_vectors > 1 ? (int)(((uint32_t)sys(SYS_getpid) + links++) % (uint32_t)c->num_comp_vectors) : 0;
+	return c->num_comp_vectors > 1 ? (int)(((uint32_t)sys(SYS_getpid) + links++) %
+					       (uint32_t)c->num_comp_vectors)
+				       : 0;
 }
 
 int rc_open(struct rc *rc, struct rdma_cm_id *id)
@@ -163,7 +178,8 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	rc->channel = verbs.ibv_create_comp_channel(id->verbs);
 	if (!rc->channel || syscall(SYS_fcntl, rc->channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return error();
-	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel, vector_of(id->verbs));
+	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel,
+				     vector_of(id->verbs));
 	if (!rc->cq)
 		return error();
 	r = make_qp(rc);
@@ -261,7 +277,8 @@ static struct large *large_take(struct rc *rc, bool landing)
 			madvise(l->mem, rc->conf.large_size, MADV_DONTFORK);
 	}
 	if (l->mem && !l->mr)
-		l->mr = reg(rc, l->mem, rc->conf.large_size, landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+		l->mr = reg(rc, l->mem, rc->conf.large_size,
+			    landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 	l->used = l->mr != NULL;
 	return l->used ? l : NULL;
 }
@@ -282,7 +299,8 @@ bool rc_large_left(const struct rc *rc)
 	return false;
 }
 
-uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey)
+uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr,
+		       uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
 	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, true) : NULL;
@@ -298,7 +316,8 @@ uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, u
 	return rc->conf.large_size;
 }
 
-int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey, uint8_t **ret_ring)
+int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey,
+		      uint8_t **ret_ring)
 {
 	struct rc_slot *sl = &rc->slot[slot];
 	struct large *l;
@@ -327,9 +346,11 @@ bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size)
 	bool ok;
 
 	take(&rc->post);
-	/* In another epoch than the last that was told of nothing has been published yet; what is left of that one went by TCP. */
+	/* In another epoch than the last that was told of nothing has been published yet; what
+	 * is left of that one went by TCP. */
 	ok = sl->linked && sl->large_tx.size && !sl->large &&
-	     (sl->epoch != atomic_load_explicit(&sh->epoch, memory_order_relaxed) || sl->told_wr == wr);
+	     (sl->epoch != atomic_load_explicit(&sh->epoch, memory_order_relaxed) ||
+	      sl->told_wr == wr);
 	if (ok) {
 		sl->told_wr = sl->want_wr;
 		sl->tx = sl->large_tx;
@@ -344,7 +365,8 @@ bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size)
 
 /* ---- device memory, see rc.h ---- */
 
-static struct ibv_mr *reg_device(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, int access)
+static struct ibv_mr *reg_device(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf,
+				 int access)
 {
 	struct ibv_mr *mr = NULL;
 
@@ -357,19 +379,23 @@ static struct ibv_mr *reg_device(struct rc *rc, uint64_t addr, uint64_t size, in
 	return mr;
 }
 
-int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool landing, uint32_t *ret_key)
+int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool landing,
+		  uint32_t *ret_key)
 {
 	struct device_mem *d, *free = NULL;
 	struct ibv_mr *mr = NULL;
 
 	take(&rc->post);
 	for (d = rc->device; d < rc->device + DEVICE_MOST && !mr; d++) {
-		mr = d->addr == addr && d->size == size && d->landing == landing ? atomic_load(&d->mr) : NULL;
+		mr = d->addr == addr && d->size == size && d->landing == landing
+			     ? atomic_load(&d->mr)
+			     : NULL;
 		if (!atomic_load(&d->mr) && !free)
 			free = d;
 	}
 	if (!mr && free && !rc_dead(rc)) {
-		mr = reg_device(rc, addr, size, dmabuf, landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+		mr = reg_device(rc, addr, size, dmabuf,
+				landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 		if (mr) {
 			free->addr = addr;
 			free->size = size;
@@ -418,11 +444,18 @@ int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, u
 	return 0;
 }
 
-bool rc_device_done(struct rc *rc, uint64_t seq) { return __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE) >= seq || rc_dead(rc); }
+bool rc_device_done(struct rc *rc, uint64_t seq)
+{
+	return __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE) >= seq || rc_dead(rc);
+}
 
-uint64_t rc_device_size(const struct rc *rc, uint32_t slot) { return __atomic_load_n(&rc->slot[slot].dev_tx, __ATOMIC_RELAXED); }
+uint64_t rc_device_size(const struct rc *rc, uint32_t slot)
+{
+	return __atomic_load_n(&rc->slot[slot].dev_tx, __ATOMIC_RELAXED);
+}
 
-int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey)
+int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr,
+		 uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
 	struct ibv_mr *tx = sl->small_tx, *rx = sl->small_rx;
@@ -434,7 +467,8 @@ int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr
 	if (!tx)
 		tx = sl->small_tx = reg(rc, ring_of(rc, slot, rc->a->me), size, 0);
 	if (!rx)
-		rx = sl->small_rx = reg(rc, ring_of(rc, slot, !rc->a->me), size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		rx = sl->small_rx = reg(rc, ring_of(rc, slot, !rc->a->me), size,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!tx || !rx)
 		return error();
 	take(&rc->poll);
@@ -442,8 +476,10 @@ int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr
 	if (sl->pending)
 		rc->npending--;
 	*sl = (struct rc_slot){ .life = life, .bound = true, .small_tx = tx, .small_rx = rx,
-				.tx = { ring_of(rc, slot, rc->a->me), size, tx }, .rx = { ring_of(rc, slot, !rc->a->me), size, rx },
-				.small = rc->peer_acked, .fence = rc->peer_acked, .final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
+				.tx = { ring_of(rc, slot, rc->a->me), size, tx },
+					.rx = { ring_of(rc, slot, !rc->a->me), size, rx },
+				.small = rc->peer_acked, .fence = rc->peer_acked,
+					.final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
 	give(&rc->post);
 	give(&rc->poll);
 	*ret_addr = (uintptr_t)ring_of(rc, slot, !rc->a->me);

@@ -1,5 +1,6 @@
 /*
- * verbs.c - see verbs.h. No locks: loading is the background thread's, the table is constant after it.
+ * verbs.c - see verbs.h. No locks: loading is the background thread's, the table is constant
+ * after it.
  *
  * The handles are never closed: providers have threads, exit handlers and mappings of their own.
  */
@@ -14,8 +15,14 @@ struct verbs verbs;
 static int state;	/* 0 not tried, 1 loaded, -errno */
 static bool apart;
 
-static int inline_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return ibv_poll_cq(cq, n, wc); }
-static int inline_req_notify_cq(struct ibv_cq *cq, int solicited) { return ibv_req_notify_cq(cq, solicited); }
+static int inline_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	return ibv_poll_cq(cq, n, wc);
+}
+static int inline_req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+	return ibv_req_notify_cq(cq, solicited);
+}
 
 static int inline_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -28,7 +35,8 @@ static int inline_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 }
 
 static const struct { const char *name; size_t at; bool cm; } rows[] = {
-#define VERB(lib, ret, name, params) { #name, offsetof(struct verbs, name), sizeof(#lib) == sizeof("rdmacm") },
+#define VERB(lib, ret, name, params) { #name, offsetof(struct verbs, name), \
+	sizeof(#lib) == sizeof("rdmacm") },
 	VERBS_TABLE(VERB)
 #undef VERB
 };

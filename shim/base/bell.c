@@ -47,7 +47,8 @@ struct bell *bell_new(void)
 		in_use |= 1ull << i;
 		b = &bells[i];
 	} else if (made != (1ull << BELL_MAX) - 1) {
-		int fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		int fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC,
+					 TFD_NONBLOCK | TFD_CLOEXEC);
 
 		if (fd >= 0) {
 			i = __builtin_ctzll(~made);
@@ -156,7 +157,8 @@ void bell_drain(struct bell *b)
 {
 	static const uint64_t never[4];
 
-	/* Not by reading it, which another holder could make block: this sets the ticks to 0, too. */
+	/* Not by reading it, which another holder could make block: this sets the ticks to 0,
+	 * too. */
 	sys(SYS_timerfd_settime, b->fd, 0, never, NULL);
 }
 

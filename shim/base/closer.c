@@ -26,7 +26,8 @@ static struct event closed;	/* rung when one is closed, or its thread has begun 
 
 static struct closing {
 	_Atomic bool runs;
-	_Atomic int fd;			/* what its thread is at + 1; 0: nothing, of a kind that is known, or taken away */
+	_Atomic int fd;			/* what its thread is at + 1; 0: nothing, of a kind that
+					 * is known, or taken away */
 	_Atomic uint64_t since;		/* it is at something */
 	_Atomic uint64_t again_us;	/* when a thread may be tried again */
 } works[FD_APARTS];
@@ -38,7 +39,8 @@ bool closer_knows(int fd)
 	uint64_t it[4];
 	long flags = sys(SYS_fcntl, fd, F_GETFL);
 
-	if (flags >= 0 && flags & O_PATH)	/* of a file: its last one ends the file, which its daemon hears of */
+	if (flags >= 0 && flags & O_PATH)	/* of a file: its last one ends the file, which
+						 * its daemon hears of */
 		return proof_inode(fd) > 0;
 	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len) >= 0 ||
 	       sys(SYS_fcntl, fd, F_GET_SEALS) >= 0 || sys(SYS_timerfd_gettime, fd, it) >= 0;
@@ -207,7 +209,8 @@ bool closer_vacate(int fd)
 			give_back(&works[FD_APART_OTHER]);
 		if (!fd_is_apart(fd))
 			break;
-		/* A nap: the kernel tells nobody that it has released the number, and goes on closing. */
+		/* A nap: the kernel tells nobody that it has released the number, and goes on
+		 * closing. */
 		event_wait(&closed, seen, (now + LOOK_US) * 1000);
 	}
 	return !fdtab_get(fd);

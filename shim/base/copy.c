@@ -1,9 +1,11 @@
 /*
  * copy.c - see copy.h.
  *
- * A copy that is shared is a number of chunks. `ticket` has the copy's number, how many chunks it has and the next one that nobody has
- * taken; a chunk is taken by compare-and-swap of all three, so who succeeds knows that `job` is this copy's: the caller changes it
- * only when all chunks are taken and done. A helper that comes late finds no chunk, and the caller has lost nothing.
+ * A copy that is shared is a number of chunks. `ticket` has the copy's number, how many chunks
+ * it has and the next one that nobody has taken; a chunk is taken by compare-and-swap of all
+ * three, so who succeeds knows that `job` is this copy's: the caller changes it only when all
+ * chunks are taken and done. A helper that comes late finds no chunk, and the caller has lost
+ * nothing.
  */
 #include "base/copy.h"
 
@@ -27,7 +29,8 @@
 #define CROWDED_NS  1500	/* a yield that takes longer: somebody else has use for this CPU */
 #define IDLE_S      1
 
-static _Alignas(64) _Atomic uint64_t ticket;	/* copy's number << 32 | chunks << 16 | next chunk */
+static _Alignas(64) _Atomic uint64_t ticket;	/* copy's number << 32 | chunks << 16 | next
+						 * chunk */
 static _Alignas(64) _Atomic uint32_t undone;	/* chunks */
 static _Alignas(64) struct { char *dst; const char *src; size_t n; } job;
 static struct lock job_lock;			/* only ever tried */
@@ -49,7 +52,8 @@ static bool one_chunk(void)
 	do
 		if (!chunk_left(t))
 			return false;
-	while (!atomic_compare_exchange_weak_explicit(&ticket, &t, t + 1, memory_order_acquire, memory_order_acquire));
+	while (!atomic_compare_exchange_weak_explicit(&ticket, &t, t + 1, memory_order_acquire,
+						      memory_order_acquire));
 	at = (t & 0xffff) * CHUNK;
 	n = job.n - at < CHUNK ? job.n - at : CHUNK;
 	memcpy(job.dst + at, job.src + at, n);
@@ -75,7 +79,8 @@ void *copy_shared(void *dst, const void *src, size_t n)
 {
 	uint64_t chunks = (n + CHUNK - 1) / CHUNK, number;
 
-	if (n < COPY_SHARE_MIN || chunks > CHUNKS_MAX || !atomic_load_explicit(&running, memory_order_relaxed) || !lock_word_try(&job_lock))
+	if (n < COPY_SHARE_MIN || chunks > CHUNKS_MAX ||
+	    !atomic_load_explicit(&running, memory_order_relaxed) || !lock_word_try(&job_lock))
 		return memcpy(dst, src, n);
 	job.dst = dst;
 	job.src = src;
@@ -165,7 +170,8 @@ static void *help(void *arg)
 	return NULL;
 }
 
-/* The CPUs of the program's main thread: that of the background thread, which begot us, may be of a thread that was tied to one. */
+/* The CPUs of the program's main thread: that of the background thread, which begot us, may be
+ * of a thread that was tied to one. */
 static unsigned cpus(cpu_set_t *set)
 {
 	long pid = sys(SYS_getpid);
@@ -184,7 +190,8 @@ void copy_start(void)
 		return;
 	most = cpus(&set) / 2;		/* who sends and who receives have work of their own */
 	if (n > most) {
-		log_line(2, "copy_threads %u: only %u, there are too few processors for more", (unsigned)n, most);
+		log_line(2, "copy_threads %u: only %u, there are too few processors for more",
+			 (unsigned)n, most);
 		n = most;
 	}
 	atomic_store(&refused, !n);

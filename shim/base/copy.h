@@ -1,13 +1,16 @@
 /*
- * copy.h - threads of ours that share the copying of large blocks between the application's memory and a ring.
+ * copy.h - threads of ours that share the copying of large blocks between the application's
+ * memory and a ring.
  *
- * One core copies what is in no cache at 3 to 8 GB/s, whatever the instructions; a thread that sends or receives blocks of megabytes is
- * bound by that. With the policy's `copy_threads` N, up to N threads take chunks of its copies. They poll for the next one for a
- * moment, then sleep; after a second without work they end. One copy at a time is shared: who finds another one
+ * One core copies what is in no cache at 3 to 8 GB/s, whatever the instructions; a thread that
+ * sends or receives blocks of megabytes is bound by that. With the policy's `copy_threads` N, up
+ * to N threads take chunks of its copies. They poll for the next one for a moment, then sleep;
+ * after a second without work they end. One copy at a time is shared: who finds another one
  * under way copies alone.
  *
- * Thread-safety: any thread. copy_shared() is called in a critical section (lock.h). Nothing here allocates, waits for a lock or
- * makes a thread but copy_start(), which is for the background thread.
+ * Thread-safety: any thread. copy_shared() is called in a critical section (lock.h). Nothing
+ * here allocates, waits for a lock or makes a thread but copy_start(), which is for the
+ * background thread.
  */
 #ifndef RDMASHIM_COPY_H
 #define RDMASHIM_COPY_H
@@ -18,7 +21,8 @@
 #define COPY_SHARE_MIN (64 * 1024)	/* bytes: less is copied by the caller alone */
 #define COPY_CALL_MIN  (256 * 1024)	/* bytes of one call that are worth a wake-up of helpers */
 
-/* A call is about to copy `left` bytes. How many threads will share it, the caller among them: 1, until others are there. */
+/* A call is about to copy `left` bytes. How many threads will share it, the caller among them:
+ * 1, until others are there. */
 unsigned copy_threads_for(size_t left);
 /* memcpy(), by all of them. */
 void *copy_shared(void *dst, const void *src, size_t n);

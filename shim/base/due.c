@@ -1,5 +1,6 @@
 /*
- * due.c - see due.h. Memory comes straight from the kernel, and stays: the owner may run while the program is inside malloc.
+ * due.c - see due.h. Memory comes straight from the kernel, and stays: the owner may run while
+ * the program is inside malloc.
  */
 #include "base/due.h"
 
@@ -41,7 +42,8 @@ static bool grow(struct due_heap *h)
 {
 	uint32_t room = h->room ? 2 * h->room : 512;
 	struct due **was = h->at;
-	void *p = mmap(NULL, room * sizeof *h->at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, room * sizeof *h->at, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return false;

@@ -1,7 +1,8 @@
 /*
  * fdtab.c - the table behind fdtab.h, and the place of the library's own descriptors.
  *
- * Locks: none for look-ups; `grow` serialises the making of chunks (a leaf); fd_number_word, see fdtab.h (only `grow` below it).
+ * Locks: none for look-ups; `grow` serialises the making of chunks (a leaf); fd_number_word, see
+ * fdtab.h (only `grow` below it).
  */
 #include "base/fdtab.h"
 
@@ -61,7 +62,8 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 		*ok = false;
 	if ((unsigned)fd >= FDTAB_MAX)
 		return 0;
-	if (kind == FD_NONE && !atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire)) {
+	if (kind == FD_NONE &&
+	    !atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire)) {
 		if (ok)
 			*ok = true;
 		return 0;
@@ -93,7 +95,8 @@ void fdtab_stays(int fd, struct stream *s)
 
 void fdtab_closed(int fd)
 {
-	_Atomic uintptr_t *c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
+	_Atomic uintptr_t *c =
+		atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
 	uintptr_t e = FDTAB_CLOSING;
 
 	if (atomic_compare_exchange_strong(&c[fd % FDTAB_CHUNK], &e, 0))
@@ -111,8 +114,9 @@ static long fd_limit(void)
 	return (long)rl.cur;
 }
 
-/* None where an eighth is too few to be of use: each of ours would be one that the program misses. But a limit that is lowered when there are
- * some already leaves those for a moment: connections that have a path are served on it, and end as they should. */
+/* None where an eighth is too few to be of use: each of ours would be one that the program
+ * misses. But a limit that is lowered when there are some already leaves those for a moment:
+ * connections that have a path are served on it, and end as they should. */
 #define LIMIT_LEAST 64
 static long share_of(long limit) { return limit < LIMIT_LEAST ? 0 : limit / 8; }
 
@@ -125,7 +129,8 @@ long fd_share_left(void)
 	return left > 0 ? left : 0;
 }
 
-/* Above what programs usually reach, below the limit, and low enough to keep the kernel's table small. */
+/* Above what programs usually reach, below the limit, and low enough to keep the kernel's table
+ * small. */
 static int internal_base(long limit)
 {
 	long base = limit - (limit / 8 > 8 ? limit / 8 : 8);
@@ -137,8 +142,8 @@ static int internal_base(long limit)
 
 int fd_high(void) { return internal_base(fd_limit()); }
 
-/* With a second thread the kernel waits for all readers of its table of descriptors before it uses a larger one, 5 to 20 ms (expand_fdtable() in
- * fs/file.c). With one it does not. */
+/* With a second thread the kernel waits for all readers of its table of descriptors before it
+ * uses a larger one, 5 to 20 ms (expand_fdtable() in fs/file.c). With one it does not. */
 void fdtab_make_room(int fd)
 {
 	long n;
@@ -208,10 +213,11 @@ int fd_internal_keep(int fd)
 	return -EMFILE;
 }
 
-/* Ours until the kernel has closed it, and then nobody's, unless another thread has got it already. Not under the lock: a socket
- * that lingers would hold up all that waits for it. But a socket of TCP is forgotten under it: fork() copies the descriptors first, and
- * later the memory that says which are to be closed. (Of others the child may keep one. The thread for which a fork() of another waits,
- * see gpu/track.c, closes such.) */
+/* Ours until the kernel has closed it, and then nobody's, unless another thread has got it
+ * already. Not under the lock: a socket that lingers would hold up all that waits for it. But a
+ * socket of TCP is forgotten under it: fork() copies the descriptors first, and later the memory
+ * that says which are to be closed. (Of others the child may keep one. The thread for which a
+ * fork() of another waits, see gpu/track.c, closes such.) */
 void fd_internal_close(int fd)
 {
 	uintptr_t ours = OURS, going = GOING;
@@ -277,7 +283,8 @@ int fd_apart_next(enum fd_apart kind)
 	for (int fd = 0; fd < n; fd++)
 		if (fdtab_get(fd) == APART(kind))
 			return fd;
-	atomic_store(&aparts[kind].n, 0);	/* the program may have closed one behind our back */
+	atomic_store(&aparts[kind].n, 0);	/* the program may have closed one behind our
+						 * back */
 	return -1;
 }
 
@@ -304,7 +311,8 @@ void fd_apart_close(int fd, enum fd_apart kind)
 
 struct lock fd_number_word;
 static __thread unsigned number_depth __attribute__((tls_model("initial-exec")));
-static struct { _Atomic int fd; const struct stream *of; } brief[BACK_SOON];	/* number + 1; 0: free, -1: being filled */
+/* number + 1; 0: free, -1: being filled */
+static struct { _Atomic int fd; const struct stream *of; } brief[BACK_SOON];
 
 void fd_number_lock(void)
 {
@@ -334,7 +342,8 @@ bool fd_number(int fd, const struct stream *of)
 	return false;
 }
 
-/* Under the lock: fork() copies the descriptors first, and later the memory that says which they are. */
+/* Under the lock: fork() copies the descriptors first, and later the memory that says which they
+ * are. */
 void fd_number_over(int fd)
 {
 	fd_number_lock();
@@ -347,8 +356,9 @@ void fd_number_over(int fd)
 	fd_number_unlock();
 }
 
-/* Forgotten last: by then the number may be another file's, which the child tells by its entry, or by what it is. Not under the lock: a
- * socket that lingers would hold up all that waits for it. */
+/* Forgotten last: by then the number may be another file's, which the child tells by its entry,
+ * or by what it is. Not under the lock: a socket that lingers would hold up all that waits for
+ * it. */
 void fd_number_close(int fd)
 {
 	sys(SYS_close, fd);
@@ -360,7 +370,8 @@ bool fd_is_tcp(int fd)
 	int protocol;
 	socklen_t len = sizeof(protocol);
 
-	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 && protocol == IPPROTO_TCP;
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 &&
+	       protocol == IPPROTO_TCP;
 }
 
 /* What another thread of the parent is closing stays open here, and nobody closes it. */
@@ -376,7 +387,8 @@ void fdtab_after_fork(void)
 			fdtab_set(fd, FD_NONE, NULL, NULL);
 }
 
-/* Of ours no socket of TCP has a use in the child: one that is left is a thread's that is not here. */
+/* Of ours no socket of TCP has a use in the child: one that is left is a thread's that is not
+ * here. */
 void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 {
 	int n = fdtab_top(), have = 0;
@@ -399,5 +411,6 @@ void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 		}
 		have += fdtab_internal(fd);
 	}
-	atomic_store(&internals, have);		/* a thread that is not here was between the entry and the count */
+	atomic_store(&internals, have);		/* a thread that is not here was between the
+						 * entry and the count */
 }

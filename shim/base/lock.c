@@ -1,4 +1,5 @@
-/* lock.c - the contended way into a lock, and the end of a critical section that put signals off; see lock.h. */
+/* lock.c - the contended way into a lock, and the end of a critical section that put signals
+ * off; see lock.h. */
 #include "base/lock.h"
 
 #include <signal.h>
@@ -16,8 +17,8 @@ void lock_slow(struct lock *l)
 		sys(SYS_futex, &l->v, FUTEX_WAIT, 2, NULL, NULL, 0);
 }
 
-/* They wait in the kernel: it runs their handlers as soon as they are not blocked, before this call returns. A handler
- * that jumps out takes the mask of its choice with it, as always. */
+/* They wait in the kernel: it runs their handlers as soon as they are not blocked, before this
+ * call returns. A handler that jumps out takes the mask of its choice with it, as always. */
 void critical_done(void)
 {
 	uint64_t mask = thread_signals.mask;

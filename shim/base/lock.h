@@ -5,9 +5,10 @@
  * while it has it (a non-blocking kernel call or a bounded copy is the most it does). Lives in
  * memory that may be shared with a forked child, hence the futexes are not private.
  *
- * While a thread has a lock, or waits for one, it is in a critical section: the application's signal handlers
- * are put off until it has left (signals.h), so a handler may use the stream that it interrupted, or jump
- * out. critical_enter() and critical_leave() do the same for a stretch that takes no lock.
+ * While a thread has a lock, or waits for one, it is in a critical section: the application's
+ * signal handlers are put off until it has left (signals.h), so a handler may use the stream
+ * that it interrupted, or jump out. critical_enter() and critical_leave() do the same for a
+ * stretch that takes no lock.
  */
 #ifndef RDMASHIM_LOCK_H
 #define RDMASHIM_LOCK_H
@@ -29,7 +30,8 @@ struct thread_signals {
 	uint32_t seen;		/* handlers run */
 	uint32_t broke;		/* value of `seen` at the last one without SA_RESTART */
 	uint32_t wake;		/* 1 + the fd of a bell to ring after a handler has run; 0: none */
-	uint32_t handlers;	/* application's handlers that this thread is in; too many after one jumped out */
+	uint32_t handlers;	/* application's handlers that this thread is in; too many after
+				 * one jumped out */
 };
 extern _Thread_local struct thread_signals thread_signals
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -57,7 +59,8 @@ static inline bool lock_word_try(struct lock *l)
 {
 	uint32_t z = 0;
 
-	return atomic_compare_exchange_strong_explicit(&l->v, &z, 1, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong_explicit(&l->v, &z, 1, memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 static inline bool lock_try(struct lock *l)

@@ -4,11 +4,12 @@
  * Locks: `start_lock`, outermost, for starting and leaving; `at_work`, which the thread has
  * whenever it does not sleep, outside of all others.
  *
- * Work is done when somebody asked for it, or when the time has come that its last turn named: `queue` is
- * a lock-free stack that any thread pushes to (loop_post), `dues` a heap by time. Only what is restless (a stream that is being
- * closed, or resends) is on the list `watch` and done at every event: the last credit of its ring comes without a name on it.
- * Queue, heap and list are met in rounds; between them the thread sleeps until the earliest due time, an event of a descriptor, or
- * a ring of our bell. Heap and list are the thread's own.
+ * Work is done when somebody asked for it, or when the time has come that its last turn named:
+ * `queue` is a lock-free stack that any thread pushes to (loop_post), `dues` a heap by time.
+ * Only what is restless (a stream that is being closed, or resends) is on the list `watch` and
+ * done at every event: the last credit of its ring comes without a name on it. Queue, heap and
+ * list are met in rounds; between them the thread sleeps until the earliest due time, an event
+ * of a descriptor, or a ring of our bell. Heap and list are the thread's own.
  */
 #include "base/loop.h"
 
@@ -105,8 +106,8 @@ static void watch_add(struct work *w)
 	watch = w;
 }
 
-/* Thousands of streams may search, or be new, at the same time: the messages of those that are found do not wait until all have had
- * their turn. */
+/* Thousands of streams may search, or be new, at the same time: the messages of those that are
+ * found do not wait until all have had their turn. */
 #define AT_ONCE 16
 
 /* Those whom somebody has asked to look at, longest ago first. */
@@ -154,7 +155,8 @@ static uint64_t round_of_work(void)
 	for (at = &watch; *at;) {
 		w = *at;
 		d = duties->work(w, now);
-		if (d && (duties->restless(w) || (d != UINT64_MAX && !due_put(&dues, &w->due, d)))) {
+		if (d &&
+		    (duties->restless(w) || (d != UINT64_MAX && !due_put(&dues, &w->due, d)))) {
 			due = earlier(due, d);
 			at = &w->watch_next;
 			continue;
@@ -187,8 +189,9 @@ static void one_event(uint64_t tag)
 
 #define LEAVE_US 50000		/* with nothing to do; another start costs 0.1 ms */
 
-/* A thread of ours makes each system call and each lock of a program with one thread dearer: the kernel counts references
- * to files, and libc must expect cancellation. So it leaves when nobody needs it. */
+/* A thread of ours makes each system call and each lock of a program with one thread dearer: the
+ * kernel counts references to files, and libc must expect cancellation. So it leaves when nobody
+ * needs it. */
 static bool nothing_to_do(void)
 {
 	return !watch && !dues.n && !asked_for && !atomic_load(&queue) && duties->nothing();
@@ -196,7 +199,8 @@ static bool nothing_to_do(void)
 
 static _Atomic bool away;	/* it has to leave, see loop_pause() */
 
-/* Whoever asks for us puts the stream on the queue first and then looks whether we run; we do it the other way round. */
+/* Whoever asks for us puts the stream on the queue first and then looks whether we run; we do it
+ * the other way round. */
 static bool may_leave(void)
 {
 	bool gone;
@@ -216,8 +220,8 @@ static bool threads_are(unsigned n)
 {
 	struct stat st;
 
-	return proc_is_ours() &&
-	       sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == n + 2;
+	return proc_is_ours() && sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 &&
+	       st.st_nlink == n + 2;
 }
 
 bool loop_only_other_thread(void) { return loop_running() && threads_are(2 + copy_running()); }
@@ -247,7 +251,8 @@ void loop_thread_left(void)
 {
 	uint32_t n = atomic_fetch_add(&threads_left, 1);
 
-	if (n & (n - 1) || !atomic_exchange(&loop_left, false))	/* the kernel needs a moment to see it off */
+	/* the kernel needs a moment to see it off */
+	if (n & (n - 1) || !atomic_exchange(&loop_left, false))
 		return;
 	if (!&__libc_single_threaded || !atomic_load(&alone) || loop_running())
 		return;
@@ -281,7 +286,8 @@ static void *run(void *arg)
 		now = now_us();
 		idle = due == UINT64_MAX && nothing_to_do();
 		due = idle ? now + LEAVE_US : earlier(due, duties->idle(now));
-		if (atomic_load(&queue) || atomic_load(&away) || anything_came()) {	/* `idle` may have put something there */
+		/* `idle` may have put something there */
+		if (atomic_load(&queue) || atomic_load(&away) || anything_came()) {
 			due = 0;
 			idle = false;
 		}
@@ -293,8 +299,11 @@ static void *run(void *arg)
 		}
 		lock_give(&at_work);
 		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
-		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit what he does not know */
-			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
+		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit
+						 * what he does not know */
+			n = sys(SYS_epoll_pwait, ep, ev, 64,
+				tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL,
+				0);
 		lock_take(&at_work);
 		bell_disarm(b);
 		for (long i = 0; i < n; i++)
@@ -316,7 +325,8 @@ bool loop_hold(uint64_t end_us)
 	if (lock_try(&at_work))
 		return true;
 	for (;;) {
-		/* As lock_slow(), but the program's signal handlers run meanwhile, and it has an end. */
+		/* As lock_slow(), but the program's signal handlers run meanwhile, and it has an
+		 * end. */
 		critical_enter();
 		if (!atomic_exchange_explicit(&at_work.v, 2, memory_order_acquire))
 			return true;

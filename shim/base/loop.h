@@ -1,9 +1,10 @@
 /*
- * loop.h - the background thread: a queue of work, descriptors that are watched, timers. It knows nobody: what there is to do
- * stands in the table that loop_serve() is given (main/bg.c).
+ * loop.h - the background thread: a queue of work, descriptors that are watched, timers. It
+ * knows nobody: what there is to do stands in the table that loop_serve() is given (main/bg.c).
  *
- * It starts with the first work (the first stream that earns), sleeps in one epoll_wait when nothing is under way, has all
- * signals blocked, and is never waited for under a lock. It leaves when there is nothing to do, and starts again.
+ * It starts with the first work (the first stream that earns), sleeps in one epoll_wait when
+ * nothing is under way, has all signals blocked, and is never waited for under a lock. It leaves
+ * when there is nothing to do, and starts again.
  */
 #ifndef RDMASHIM_LOOP_H
 #define RDMASHIM_LOOP_H
@@ -40,20 +41,28 @@ enum loop_kind {
 	LOOP_KINDS
 };
 
-/* All but two run in the thread, with no lock of this file's held but `at_work`. Times are now_us(). */
+/* All but two run in the thread, with no lock of this file's held but `at_work`. Times are
+ * now_us(). */
 struct loop_duties {
 	void (*begin)(void);			/* the thread starts */
-	/* Does what there is to do for it. When to come again; UINT64_MAX: when asked; 0: nothing more until asked, it may be gone. */
+	/* Does what there is to do for it. When to come again; UINT64_MAX: when asked; 0:
+	 * nothing more until asked, it may be gone. */
 	uint64_t (*work)(struct work *w, uint64_t now);
-	bool (*restless)(const struct work *w);	/* it has work at every event, not only when asked */
-	uint64_t (*turn)(void);			/* each round, after the work: when the next must be */
-	uint64_t (*idle)(uint64_t now);		/* as `turn`, before it sleeps; not if there is nothing to do at all */
-	void (*armed)(void);			/* our bell is armed: what came for one on the list just before rang nobody, ... */
+	bool (*restless)(const struct work *w);	/* it has work at every event, not only when
+						 * asked */
+	uint64_t (*turn)(void);			/* each round, after the work: when the next must
+						 * be */
+	uint64_t (*idle)(uint64_t now);		/* as `turn`, before it sleeps; not if there is
+						 * nothing to do at all */
+	void (*armed)(void);			/* our bell is armed: what came for one on the
+						 * list just before rang nobody, ... */
 	bool (*came)(struct work *w);		/* ... did anything? */
 	bool (*nothing)(void);			/* nobody needs the thread */
 	void (*leave)(void);			/* it leaves. Under start_lock */
-	void (*failed)(int r);			/* it could not be made, -errno. In the thread that asked for it */
-	void (*forked)(void);			/* in a child, which has no thread: forget what was asked for */
+	void (*failed)(int r);			/* it could not be made, -errno. In the thread
+						 * that asked for it */
+	void (*forked)(void);			/* in a child, which has no thread: forget what
+						 * was asked for */
 	void (*event[LOOP_KINDS])(uint32_t n);	/* something came for number n; may be NULL */
 };
 
@@ -67,8 +76,9 @@ bool loop_only_other_thread(void);	/* the program itself has one thread */
 /* The thread has left: a thread of the application calls loop_thread_left() when it sees this. */
 extern _Atomic bool loop_left;
 void loop_thread_left(void);
-/* The thread ends, whatever there is to do, until loop_resume(): for calls that the kernel refuses to a process with several threads.
- * From a program's only thread, in a critical section. Waits for it, a second at most. */
+/* The thread ends, whatever there is to do, until loop_resume(): for calls that the kernel
+ * refuses to a process with several threads. From a program's only thread, in a critical
+ * section. Waits for it, a second at most. */
 void loop_pause(void);
 void loop_resume(void);
 /* The thread sleeps, and goes on sleeping, until loop_go_on(). False: not until `end_us`. Not under

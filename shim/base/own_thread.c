@@ -12,7 +12,8 @@
 #include "base/shim.h"
 #include "base/sys.h"
 
-/* Nobody touches most of it. libc takes the static TLS of the program and its libraries out of it, which may be some hundred KiB. */
+/* Nobody touches most of it. libc takes the static TLS of the program and its libraries out of
+ * it, which may be some hundred KiB. */
 #define STACK (1024 * 1024)
 
 /* Who begins or ends says so and then looks whether that is held up; who holds it up does it the

@@ -14,13 +14,19 @@
 
 /* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once, at the start. */
 extern bool shim_on;
-extern _Atomic(const struct policy *) shim_policy;	/* the newest: the background thread's, which frees it when there is a newer one */
-extern _Atomic(const struct policy_tunables *) shim_tun;	/* of it; any thread's: they are never freed */
+extern _Atomic(const struct policy *) shim_policy;	/* the newest: the background thread's,
+							 * which frees it when there is a newer
+							 * one */
+/* of it; any thread's: they are never freed */
+extern _Atomic(const struct policy_tunables *) shim_tun;
 extern _Atomic uint32_t shim_mode;			/* of it, enum stat_mode */
-extern char shim_policy_file[256];			/* as at start: programs overwrite their environment */
+extern char shim_policy_file[256];			/* as at start: programs overwrite their
+							 * environment */
 extern char shim_program[64];				/* basename of the executable */
-extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
-extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */
+extern _Atomic int shim_pid;				/* getpid() of this image; a vforked
+							 * child differs */
+extern _Atomic bool shim_active;			/* a stream has earned: the background
+							 * thread runs */
 
 #define FALLBACK_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
 

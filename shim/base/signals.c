@@ -1,18 +1,19 @@
 /*
  * signals.c - see signals.h.
  *
- * How a signal is put off: block everything, send the signal to this thread again (the kernel lets a thread give itself
- * any siginfo), and make the blocked mask the one that the interrupted code continues with. The rest of the critical
- * section then runs undisturbed; critical_done() (lock.c) sets the old mask, and the kernel delivers.
- * Nothing is queued here, and the handler gets a true context and the mask and stack that it was promised.
+ * How a signal is put off: block everything, send the signal to this thread again (the kernel
+ * lets a thread give itself any siginfo), and make the blocked mask the one that the interrupted
+ * code continues with. The rest of the critical section then runs undisturbed; critical_done()
+ * (lock.c) sets the old mask, and the kernel delivers. Nothing is queued here, and the handler
+ * gets a true context and the mask and stack that it was promised.
  *
- * The kernel is the truth about what is installed: the table only says what our entry stands for. So exec, SA_RESETHAND,
- * raw system calls and handlers from before our time need no care.
+ * The kernel is the truth about what is installed: the table only says what our entry stands
+ * for. So exec, SA_RESETHAND, raw system calls and handlers from before our time need no care.
  *
- * Lock: `writer`, with all signals blocked, for changes; a leaf. The entry reads without. Not held where somebody
- * else's sigaction() is behind us: it may have a lock of its own, or ask for a handler itself. Of two threads that
- * change one signal at one moment either may have been the last then, as the kernel's flags and the handler say each
- * for itself.
+ * Lock: `writer`, with all signals blocked, for changes; a leaf. The entry reads without. Not
+ * held where somebody else's sigaction() is behind us: it may have a lock of its own, or ask for
+ * a handler itself. Of two threads that change one signal at one moment either may have been the
+ * last then, as the kernel's flags and the handler say each for itself.
  */
 #include "base/signals.h"
 
@@ -24,11 +25,13 @@
 
 #define SIGNALS 64
 #define BIT(sig) (1ull << ((sig) - 1))
-/* What a thread does to itself; and libc's own two (cancellation, setuid), which never call the application. */
+/* What a thread does to itself; and libc's own two (cancellation, setuid), which never call the
+ * application. */
 #define FAULTS (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS))
 #define LIBCS  (BIT(32) | BIT(33))
 
-/* One word per signal, so that it is never seen half changed: the handler's address, flags in the bits above it. */
+/* One word per signal, so that it is never seen half changed: the handler's address, flags in
+ * the bits above it. */
 #define W_INFO    (1ull << 63)
 #define W_RESTART (1ull << 62)
 #define W_ONCE    (1ull << 61)
@@ -43,7 +46,8 @@ static void entry(int sig, siginfo_t *info, void *uc);
 static uint64_t word_of(const struct sigaction *act)
 {
 	return (uint64_t)(uintptr_t)act->sa_handler | (act->sa_flags & SA_SIGINFO ? W_INFO : 0) |
-	       (act->sa_flags & SA_RESTART ? W_RESTART : 0) | (act->sa_flags & SA_RESETHAND ? W_ONCE : 0);
+	       (act->sa_flags & SA_RESTART ? W_RESTART : 0) |
+	       (act->sa_flags & SA_RESETHAND ? W_ONCE : 0);
 }
 
 static bool ours(const struct sigaction *act) { return act->sa_sigaction == entry; }
@@ -51,7 +55,8 @@ static bool ours(const struct sigaction *act) { return act->sa_sigaction == entr
 /* What the kernel has, as the application gave it. */
 static void translate(struct sigaction *act, uint64_t word)
 {
-	bool spent = act->sa_handler == SIG_DFL && act->sa_flags & (int)SA_RESETHAND && word & W_ONCE;
+	bool spent = act->sa_handler == SIG_DFL && act->sa_flags & (int)SA_RESETHAND &&
+		     word & W_ONCE;
 
 	if (ours(act))
 		act->sa_handler = (__sighandler_t)(uintptr_t)(word & W_ADDRESS);
@@ -66,19 +71,22 @@ static void translate(struct sigaction *act, uint64_t word)
 /* Back to the kernel, until critical_done(). */
 static void put_off(int sig, siginfo_t *info, ucontext_t *uc, uint64_t word)
 {
-	uint64_t all = ~(FAULTS | LIBCS) | BIT(sig), *mask = (uint64_t *)&uc->uc_sigmask;	/* the kernel's has 64 bits */
+	/* the kernel's has 64 bits */
+	uint64_t all = ~(FAULTS | LIBCS) | BIT(sig), *mask = (uint64_t *)&uc->uc_sigmask;
 	long pid = sys(SYS_getpid), tid = sys(SYS_gettid);
 	struct sigaction now;
 
 	sys(SYS_rt_sigprocmask, SIG_BLOCK, &all, NULL, sizeof all);
-	/* One nested in the other's entry, or the second of one section: what both would go back to. */
+	/* One nested in the other's entry, or the second of one section: what both would go back
+	 * to. */
 	thread_signals.mask = thread_signals.put_off ? thread_signals.mask & *mask : *mask;
 	thread_signals.put_off = 1;
 	*mask |= all;
 	if (word & W_ONCE && !REAL(sigaction)(sig, NULL, &now) && now.sa_handler == SIG_DFL)
 		REAL(sigaction)(sig, &once[sig], NULL);
 	if (sys(SYS_rt_tgsigqueueinfo, pid, tid, sig, info) < 0) {
-		info->si_code = SI_USER;	/* the queue is full, which only refuses what is not from kill(2) */
+		info->si_code = SI_USER;	/* the queue is full, which only refuses what is
+						 * not from kill(2) */
 		sys(SYS_rt_tgsigqueueinfo, pid, tid, sig, info);
 	}
 }
@@ -87,7 +95,8 @@ static void entry(int sig, siginfo_t *info, void *uc)
 {
 	struct thread_signals *me = &thread_signals;
 	uint64_t word = atomic_load(&table[sig]);
-	void (*handler)(int, siginfo_t *, void *) = (void (*)(int, siginfo_t *, void *))(uintptr_t)(word & W_ADDRESS);
+	void (*handler)(int, siginfo_t *, void *) =
+		(void (*)(int, siginfo_t *, void *))(uintptr_t)(word & W_ADDRESS);
 	bool fault = FAULTS & BIT(sig) && info->si_code > 0;
 	uint32_t depth = me->critical, wake = me->wake, broke;
 
@@ -99,7 +108,8 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	if (!(word & W_RESTART))
 		me->broke = me->seen;
 	broke = me->broke;
-	/* The handler of a fault in a critical section may jump out of it: then the section is over for this thread. */
+	/* The handler of a fault in a critical section may jump out of it: then the section is
+	 * over for this thread. */
 	me->critical = 0;
 	me->handlers++;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -107,7 +117,8 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	atomic_signal_fence(memory_order_seq_cst);
 	me->handlers--;
 	me->critical = depth;
-	me->broke = broke;	/* what interrupted the handler is no business of the call that the handler interrupted */
+	me->broke = broke;	/* what interrupted the handler is no business of the call that
+				 * the handler interrupted */
 	if (wake) {
 		me->wake = wake;
 		bell_ring_fd((int)wake - 1);
@@ -118,10 +129,12 @@ static void entry(int sig, siginfo_t *info, void *uc)
 
 bool signals_unseen_restart(void)
 {
-	struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } is;	/* the kernel's, also for libc's own two */
+	/* the kernel's, also for libc's own two */
+	struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } is;
 
 	for (long sig = 1; sig <= SIGNALS; sig++)
-		if (!sys(SYS_rt_sigaction, sig, NULL, &is, sizeof is.mask) && is.handler != (void *)SIG_DFL && is.handler != (void *)SIG_IGN &&
+		if (!sys(SYS_rt_sigaction, sig, NULL, &is, sizeof is.mask) &&
+		    is.handler != (void *)SIG_DFL && is.handler != (void *)SIG_IGN &&
 		    is.handler != (void *)entry && !(is.flags & SA_RESTART))
 			return false;
 	return true;
@@ -160,7 +173,8 @@ static int replace(int sig, const struct sigaction *act, struct sigaction *was)
 		mine.sa_sigaction = entry;
 		mine.sa_flags |= SA_SIGINFO;
 		once[sig] = mine;
-		atomic_store(&table[sig], word_of(act));	/* first: the entry must know it when it is called */
+		/* first: the entry must know it when it is called */
+		atomic_store(&table[sig], word_of(act));
 		r = real_action(sig, &mine, was);
 		if (r)
 			atomic_store(&table[sig], before);
@@ -179,7 +193,8 @@ int signals_action(int sig, const struct sigaction *act, struct sigaction *old)
 
 	if (sig < 1 || sig > SIGNALS)
 		return real_action(sig, act, old);
-	if (!act || !shim_on || foreign_image()) {	/* a vforked child shares the table, but not the kernel's */
+	/* a vforked child shares the table, but not the kernel's */
+	if (!act || !shim_on || foreign_image()) {
 		r = real_action(sig, act, old);
 		if (!r && old)
 			translate(old, atomic_load(&table[sig]));

@@ -1,10 +1,12 @@
 /*
- * signals.h - the application's signal handlers: who runs them, when, and what waits must know of it.
+ * signals.h - the application's signal handlers: who runs them, when, and what waits must know
+ * of it.
  *
- * The kernel gets one entry of ours for every handler that the application installs, with the same mask and flags
- * (and SA_SIGINFO); what the application asks back is its own. The entry calls the application's handler at once,
- * with the kernel's siginfo and context, unless it interrupted a critical section (lock.h): then the signal goes back
- * to the kernel, blocked, and comes again when the section is left, with the same siginfo.
+ * The kernel gets one entry of ours for every handler that the application installs, with the
+ * same mask and flags (and SA_SIGINFO); what the application asks back is its own. The entry
+ * calls the application's handler at once, with the kernel's siginfo and context, unless it
+ * interrupted a critical section (lock.h): then the signal goes back to the kernel, blocked, and
+ * comes again when the section is left, with the same siginfo.
  *
  * Faults (SIGSEGV and the like that the thread raised itself) are never put off.
  */
@@ -32,7 +34,8 @@ static inline uint32_t signals_mark(void)
 	return thread_signals.seen;
 }
 
-/* Handlers that have run in this thread since: 0 none, 1 all had SA_RESTART, 2 one at least had not. */
+/* Handlers that have run in this thread since: 0 none, 1 all had SA_RESTART, 2 one at least had
+ * not. */
 static inline int signals_since(uint32_t mark)
 {
 	atomic_signal_fence(memory_order_seq_cst);
@@ -41,14 +44,16 @@ static inline int signals_since(uint32_t mark)
 	return (int32_t)(thread_signals.broke - mark) > 0 ? 2 : 1;
 }
 
-/* A system call was interrupted, but signals_since() says 0: a handler has run that is not by our entry, as libc's own when another thread calls
- * setuid() or its like. True: all there are have SA_RESTART. 64 system calls. */
+/* A system call was interrupted, but signals_since() says 0: a handler has run that is not by
+ * our entry, as libc's own when another thread calls setuid() or its like. True: all there are
+ * have SA_RESTART. 64 system calls. */
 bool signals_unseen_restart(void);
 
 /*
- * A handler that runs between a wait's last look at signals_since() and its system call would go unnoticed. So:
- * signals_wake(fd) before that look, signals_wake(-1) after the call; a handler that runs in between ends by ringing
- * that bell, on which the call waits too. A wait in a handler leaves its interrupted one's fd as it was.
+ * A handler that runs between a wait's last look at signals_since() and its system call would go
+ * unnoticed. So: signals_wake(fd) before that look, signals_wake(-1) after the call; a handler
+ * that runs in between ends by ringing that bell, on which the call waits too. A wait in a
+ * handler leaves its interrupted one's fd as it was.
  */
 static inline void signals_wake(int fd)
 {
@@ -57,8 +62,9 @@ static inline void signals_wake(int fd)
 }
 
 /*
- * A wait that stands for one call with a mask sleeps several times: what the mask blocks must not be let in between two
- * sleeps. Returns what it blocked, for signals_unblock(). The C library's own two signals stay free.
+ * A wait that stands for one call with a mask sleeps several times: what the mask blocks must
+ * not be let in between two sleeps. Returns what it blocked, for signals_unblock(). The C
+ * library's own two signals stay free.
  */
 static inline uint64_t signals_block(const sigset_t *mask)
 {

@@ -15,8 +15,8 @@ struct spin {
 	bool patient;
 	bool crowd;		/* others used it */
 };
-/* How long this waiter may spin; adapts to its hit_rate (state word kept by the caller) and to spare
- * CPUs. net: for a peer on another host. */
+/* How long this waiter may spin; adapts to its hit_rate (state word kept by the caller) and to
+ * spare CPUs. net: for a peer on another host. */
 bool spin_begin(struct spin *sp, _Atomic uint32_t *hit_rate, bool net);
 bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */
 void spin_end(_Atomic uint32_t *hit_rate, bool won);

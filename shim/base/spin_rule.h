@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The word: bits 0-8 hit_rate (0: not known yet), bits 9-12 how often it was crowded, the rest how many
- * spins to leave out. */
+/* The word: bits 0-8 hit_rate (0: not known yet), bits 9-12 how often it was crowded, the rest
+ * how many spins to leave out. */
 #define SPIN_HIT_RATE(w)	((w) & 0x1ff)
 #define SPIN_CROWD(w)	((w) >> 9 & 15)
 #define SPIN_LEAVE(w)	((w) >> 13)

@@ -16,7 +16,8 @@
 #include "arch/arch.h"
 #include "arch/newer.h"
 
-#define SYS_ARGS_(n, a, b, c, d, e, f, ...) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define SYS_ARGS_(n, a, b, c, d, e, f, ...) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), \
+	(long)(e), (long)(f))
 /* sys(SYS_write, fd, buf, n): up to six arguments. */
 #define sys(n, ...) SYS_ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0)
 

@@ -1,8 +1,9 @@
 /*
- * trace.h - probes for bpftrace, SystemTap and perf (USDT): one nop each until somebody attaches. docs/tuning.md lists
- * them with their arguments, conf/examples/rdmashim.bt reads them. Built without <sys/sdt.h>, the library has none.
+ * trace.h - probes for bpftrace, SystemTap and perf (USDT): one nop each until somebody
+ * attaches. docs/tuning.md lists them with their arguments, conf/examples/rdmashim.bt reads
+ * them. Built without <sys/sdt.h>, the library has none.
  *
- *	TRACE2(cut, fd, offset)		the probe rdmashim:cut
+ * 	TRACE2(cut, fd, offset)		the probe rdmashim:cut
  */
 #ifndef RDMASHIM_TRACE_H
 #define RDMASHIM_TRACE_H

@@ -1,12 +1,14 @@
 /*
  * usermem.c - see usermem.h.
  *
- * The kernel is asked by calls that every program makes and that change nothing: rt_sigprocmask() reads a set of signals before it
- * finds that it does not know what to do with it; getrandom() writes one byte, here the first of those
- * that the caller is about to overwrite anyway. (Not mincore(), for which systemd's @system-service
- * ends a process.) Any answer but EFAULT is a yes. (A null pointer would mean "no set" to the first
- * of them.) Where the bytes must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0".
- * A run of several pages is asked for by madvise(MADV_POPULATE_READ or _WRITE), and page by page only where that says no.
+ * The kernel is asked by calls that every program makes and that change nothing:
+ * rt_sigprocmask() reads a set of signals before it finds that it does not know what to do with
+ * it; getrandom() writes one byte, here the first of those that the caller is about to overwrite
+ * anyway. (Not mincore(), for which systemd's @system-service ends a process.) Any answer but
+ * EFAULT is a yes. (A null pointer would mean "no set" to the first of them.) Where the bytes
+ * must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0". A run of
+ * several pages is asked for by madvise(MADV_POPULATE_READ or _WRITE), and page by page only
+ * where that says no.
  */
 #include "base/usermem.h"
 
@@ -72,7 +74,8 @@ static bool writable_kept(uintptr_t first)
 	static const uint32_t nobody = 0;	/* nobody waits there */
 	uintptr_t at = first & ~3ul;
 
-	return sys(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0, at, FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 1)) != -EFAULT;
+	return sys(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0, at,
+		   FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 1)) != -EFAULT;
 }
 
 enum how { READ, WRITE, KEEP };
@@ -83,17 +86,21 @@ enum how { READ, WRITE, KEEP };
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Pages that are about to be touched anyway are made present by one call (Linux 5.14), where a call and a fault for each cost several
- * times that. The bytes stay as they are. False: who knows. */
+/* Pages that are about to be touched anyway are made present by one call (Linux 5.14), where a
+ * call and a fault for each cost several times that. The bytes stay as they are. False: who
+ * knows. */
 static bool present(uintptr_t from, uintptr_t to, enum how how)
 {
 	static _Atomic bool unknown;
 	long r;
 
-	if (!from || to < from || to - from < RUN || atomic_load_explicit(&unknown, memory_order_relaxed))
+	if (!from || to < from || to - from < RUN ||
+	    atomic_load_explicit(&unknown, memory_order_relaxed))
 		return false;
-	r = sys(SYS_madvise, from, to - from, how == READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
-	if (r == -EINVAL)	/* an older kernel; or memory of a device, which few programs send */
+	r = sys(SYS_madvise, from, to - from,
+		how == READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
+	if (r == -EINVAL)	/* an older kernel; or memory of a device, which few programs
+				 * send */
 		atomic_store(&unknown, true);
 	return !r;
 }
@@ -114,7 +121,9 @@ static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
 			learn(m, page, after);
 			return n;
 		}
-		if (!page || !(how == KEEP ? writable_kept(first) : how == WRITE ? writable(first) : readable(first)))
+		if (!page || !(how == KEEP    ? writable_kept(first)
+			       : how == WRITE ? writable(first)
+					      : readable(first)))
 			return first - at;
 		learn(m, page, page + PAGE);
 	}

@@ -1,8 +1,8 @@
 /*
  * direct.h - direct offers of a stream: blocks that the receiver copies out of the sender's memory.
  *
- * Observes: whether an offer was taken, or waited for in vain (stream_direct.c).
- * Decides: whether the next block is offered (`hit_rate`), apart for plain ones and for those with a
+ * Observes: whether an offer was taken, or waited for in vain (stream_direct.c). Decides:
+ * whether the next block is offered (`hit_rate`), apart for plain ones and for those with a
  *   snapshot on a device.
  * Bounds: after one that nobody took in its time DIRECT_SKIP_FIRST are left out, twice as many each
  *   time, to DIRECT_SKIP_MOST; one that is taken ends that.

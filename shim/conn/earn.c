@@ -1,23 +1,32 @@
 /*
- * earn.c - when a connection has moved so much that it is worth an upgrade, and what became of those that were.
+ * earn.c - when a connection has moved so much that it is worth an upgrade, and what became of
+ * those that were.
  *
- * An upgrade and its end cost both ends some hundred microseconds of CPU, which a request and its answer win back a few at a time. Whether a connection lives
- * on after its first 16 requests nobody knows; but how it was with the others to the same port is known. An end that has seen most of them go before they
- * had moved EARN_MUCH times what they had when they earned makes the next ones move as much first: those that end pay nothing, those that live on lose little.
- * Both ends see the same lengths, so both mostly come to the same. Where they do not, the client that has earned asks over a link that there is, and the server, which
- * need not have, answers. With no link they meet only when both search: so who was not found is searched for again when the connection has moved so much (search.c),
- * which is when an end that waits with it does, too. Twice more after that: an end whose process stands still, or
- * has no CPU, is not there for a while, and what the kernel's buffers take from the other meanwhile is no sign of it.
+ * An upgrade and its end cost both ends some hundred microseconds of CPU, which a request and
+ * its answer win back a few at a time. Whether a connection lives on after its first 16 requests
+ * nobody knows; but how it was with the others to the same port is known. An end that has seen
+ * most of them go before they had moved EARN_MUCH times what they had when they earned makes the
+ * next ones move as much first: those that end pay nothing, those that live on lose little. Both
+ * ends see the same lengths, so both mostly come to the same. Where they do not, the client that
+ * has earned asks over a link that there is, and the server, which need not have, answers. With
+ * no link they meet only when both search: so who was not found is searched for again when the
+ * connection has moved so much (search.c), which is when an end that waits with it does, too.
+ * Twice more after that: an end whose process stands still, or has no CPU, is not there for a
+ * while, and what the kernel's buffers take from the other meanwhile is no sign of it.
  *
- * A place is a port and a program: at the end that accepted its own port, at the one that connected the peer's, with the address. Places are kept by a hash and two of
- * them may share one entry: the later one takes it. All counts are approximate. With `earn_share` they are exchanged with a file that all processes of the user on this
- * host share (policy/places.h): read when the process has its first socket, and whenever it has learned something itself; what that says wrongly costs a search, or makes a
- * connection earn later.
+ * A place is a port and a program: at the end that accepted its own port, at the one that
+ * connected the peer's, with the address. Places are kept by a hash and two of them may share
+ * one entry: the later one takes it. All counts are approximate. With `earn_share` they are
+ * exchanged with a file that all processes of the user on this host share (policy/places.h):
+ * read when the process has its first socket, and whenever it has learned something itself; what
+ * that says wrongly costs a search, or makes a connection earn later.
  *
- * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at once: at accept(), connect(), or their first byte. They are judged as
- * if they had earned by as much as the last one that had.
+ * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at
+ * once: at accept(), connect(), or their first byte. They are judged as if they had earned by as
+ * much as the last one that had.
  *
- * Locks: `shared.lock`, a leaf but for fd_number_lock(); only ever tried. Files are used with no lock of a stream held.
+ * Locks: `shared.lock`, a leaf but for fd_number_lock(); only ever tried. Files are used with no
+ * lock of a stream held.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,7 +61,8 @@ static struct {
 	uint64_t words[PLACES], bits[PLACES / 64];	/* no stack: a handler's may be small */
 } shared;
 
-struct known { uint32_t points, good, size; };	/* size: log2 of the bytes that they had when they earned, 0: not known */
+struct known { uint32_t points, good, size; };	/* size: log2 of the bytes that they had when
+						 * they earned, 0: not known */
 
 static bool over(const struct stream *s, uint64_t more, uint64_t times)
 {
@@ -179,7 +189,8 @@ static struct known known_of(uint32_t place)
 
 	if (e >> 32 != place)
 		return (struct known){ 0 };
-	return (struct known){ at_most(e & 0xff, POINTS), at_most(e >> 8 & 0xff, GOOD), at_most(e >> 16 & 0xff, 40) };
+	return (struct known){ at_most(e & 0xff, POINTS), at_most(e >> 8 & 0xff, GOOD),
+			       at_most(e >> 16 & 0xff, 40) };
 }
 
 static void know(uint32_t place, struct known k)
@@ -192,7 +203,8 @@ static void know(uint32_t place, struct known k)
 
 static bool wary(const struct stream *s)
 {
-	return s->earn.place != NOWHERE && shim_tunables()->earn_lifetime && known_of(s->earn.place).points >= WARY;
+	return s->earn.place != NOWHERE && shim_tunables()->earn_lifetime &&
+	       known_of(s->earn.place).points >= WARY;
 }
 
 /* Only with the others' experience: a process that has just begun has none of its own. */
@@ -202,7 +214,9 @@ bool earn_early(struct stream *s)
 	struct known k;
 	uint32_t place;
 
-	if (s->earn.looked_up || s->earn.place || !t->earn_lifetime || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load_explicit(&shared.on, memory_order_relaxed))
+	if (s->earn.looked_up || s->earn.place || !t->earn_lifetime || !t->earn_share ||
+	    !t->earn_bytes || !t->earn_rounds ||
+	    !atomic_load_explicit(&shared.on, memory_order_relaxed))
 		return false;
 	s->earn.looked_up = 1;
 	place = place_of(s);
@@ -225,7 +239,8 @@ static bool note(struct stream *s, uint64_t bytes)
 		return false;
 	s->earn.with = bytes ? bytes : 1;
 	s->earn.firm = over(s, bytes, 1);
-	s->earn.place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;	/* all at once: no length says anything of that */
+	/* all at once: no length says anything of that */
+	s->earn.place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;
 	return true;
 }
 
@@ -239,7 +254,8 @@ static void judge(struct stream *s, bool lived)
 	k.points = lived ? k.points - at_most(LIVED, k.points) : at_most(k.points + ENDED, POINTS);
 	if (!lived) {
 		k.good -= at_most(LIVED, k.good);
-	} else if (s->earn.firm) {	/* one that was only asked for had not earned: that it went on says little */
+	} else if (s->earn.firm) {	/* one that was only asked for had not earned: that it
+					 * went on says little */
 		k.good = at_most(k.good + 1, GOOD);
 		k.size = 63 - (uint32_t)__builtin_clzll(s->earn.with);
 	}
@@ -252,7 +268,9 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	bool late, first;
 
 	if (atomic_load_explicit(&s->upgrade, memory_order_relaxed)) {
-		if (turn == 1 && !s->snd.hold.bulk && s->earn.bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
+		/* upgraded at once, and not there yet */
+		if (turn == 1 && !s->snd.hold.bulk &&
+		    s->earn.bytes + more >= shim_tunables()->earn_bytes)
 			hold_begin(s);
 		return;
 	}
@@ -262,7 +280,9 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	}
 	if (!over(s, more, 1))
 		return;
-	first = note(s, s->earn.bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->earn.bytes + more);
+	first = note(s, s->earn.bytes + more > shim_tunables()->earn_bytes
+				? shim_tunables()->earn_bytes
+				: s->earn.bytes + more);
 	late = over(s, more, EARN_MUCH);
 	if (!late && wary(s)) {
 		if (first)
@@ -312,10 +332,12 @@ void earn_over(struct stream *s)
 {
 	uint64_t all = 0;
 
-	if (!s->earn.place || s->row == stat_row_none())	/* all that have no row share that one */
+	/* all that have no row share that one */
+	if (!s->earn.place || s->row == stat_row_none())
 		return;
 	for (int i = 0; i < PATH_KINDS; i++)
-		all += atomic_load_explicit(&s->row->tx_bytes[i], memory_order_relaxed) + atomic_load_explicit(&s->row->rx_bytes[i], memory_order_relaxed);
+		all += atomic_load_explicit(&s->row->tx_bytes[i], memory_order_relaxed) +
+		       atomic_load_explicit(&s->row->rx_bytes[i], memory_order_relaxed);
 	judge(s, all / EARN_MUCH >= s->earn.with);
 }
 

@@ -27,8 +27,8 @@ bool fork_ring_fd(int fd)
 	return fork_is_bell(fd) && !bell_ring_fd(fd);
 }
 
-/* Does he who may have it on a path have it still? If not, he took it back to TCP before he let go, or it
- * died with him. */
+/* Does he who may have it on a path have it still? If not, he took it back to TCP before he let
+ * go, or it died with him. */
 static bool owned(struct holders *c)
 {
 	int owner = atomic_load(&c->owner);

@@ -1,13 +1,14 @@
 /*
  * holders.c - see holders.h. Owns the table of holders.
  *
- * A holders belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
- * at any time, so each field is an atomic of its own; a pid of a process that died without a word counts for nothing.
+ * A holders belongs to one stream, of one process and of those that got its socket by fork. What
+ * one of them writes the others read at any time, so each field is an atomic of its own; a pid
+ * of a process that died without a word counts for nothing.
  *
- * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the socket
- * and may spoil that connection, but nothing else is his: which holders are taken is known in private
- * memory alone, nobody walks over holders, and holders lie in memory that is new at each fork, so that a
- * child has those of its own streams and no others.
+ * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the
+ * socket and may spoil that connection, but nothing else is his: which holders are taken is
+ * known in private memory alone, nobody walks over holders, and holders lie in memory that is
+ * new at each fork, so that a child has those of its own streams and no others.
  */
 #include "conn/holders.h"
 
@@ -33,15 +34,16 @@ struct holders_table {
 };
 static _Atomic(struct holders_table *) holders;
 
-/* The place that holders are taken from: counter, place + 1, next holders. 0: none. A fork closes it. */
+/* The place that holders are taken from: counter, place + 1, next holders. 0: none. A fork
+ * closes it. */
 static _Atomic uint64_t open_place;
 static _Atomic uint32_t users[PLACES];	/* streams with a holders there, and 1 while it is open */
 
 static int my_pid(void) { return atomic_load(&shim_pid); }
 
-/* Of one that is not our child. It has no memory any more: then only its parent has still to take note
- * of that, or its first thread alone has ended, and the others live. Whoever asks for the memory itself
- * waits for an exec of it, perhaps without end. */
+/* Of one that is not our child. It has no memory any more: then only its parent has still to
+ * take note of that, or its first thread alone has ended, and the others live. Whoever asks for
+ * the memory itself waits for an exec of it, perhaps without end. */
 static bool waits_for_its_parent(int pid)
 {
 	char path[32], c;
@@ -77,7 +79,8 @@ void holders_enter(struct holders *c, int pid)
 	for (int i = 0; i < HOLDERS_PIDS; i++) {
 		int32_t p = atomic_load(&c->pids[i]);
 
-		if ((!p || !process_lives(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, pid))
+		if ((!p || !process_lives(p)) &&
+		    atomic_compare_exchange_strong(&c->pids[i], &p, pid))
 			return;
 	}
 	atomic_store(&c->crowded, 1);
@@ -106,8 +109,8 @@ void holders_leave(struct holders *c) { holders_swap(c, my_pid(), 0); }
 
 static size_t page_bytes(void) { return getauxval(AT_PAGESZ); }
 
-/* New memory there. A thread may still look at a holders that another has just given back, so there is
- * always some: see make_private() in stat.c. */
+/* New memory there. A thread may still look at a holders that another has just given back, so
+ * there is always some: see make_private() in stat.c. */
 static bool fresh(void *at)
 {
 	size_t n = page_bytes();
@@ -141,7 +144,8 @@ static struct holders_table *holders_made(void)
 static char *place_at(uint32_t i) { return (char *)atomic_load(&holders) + (i + 1) * page_bytes(); }
 static uint32_t place_of(const void *c)
 {
-	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&holders)) / page_bytes() - 1);
+	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&holders)) / page_bytes() -
+			  1);
 }
 
 static bool is_open(uint64_t open) { return open & 0xffff0000; }
@@ -151,7 +155,8 @@ void holders_close(void)
 {
 	uint64_t was = atomic_load(&open_place);
 
-	while (is_open(was) && !atomic_compare_exchange_weak(&open_place, &was, ((was >> 32) + 1) << 32))
+	while (is_open(was) &&
+	       !atomic_compare_exchange_weak(&open_place, &was, ((was >> 32) + 1) << 32))
 		;
 	if (is_open(was))
 		atomic_fetch_sub(&users[place_in(was)], 1);
@@ -271,8 +276,9 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
-/* Nobody shared it when the caller looked, so whoever wanted it on TCP is gone; whoever forks next finds it cut, and not said to be on TCP. A child
- * that takes no lock may have come since, and it is perhaps its wish that is lost here: hence the second look. */
+/* Nobody shared it when the caller looked, so whoever wanted it on TCP is gone; whoever forks
+ * next finds it cut, and not said to be on TCP. A child that takes no lock may have come since,
+ * and it is perhaps its wish that is lost here: hence the second look. */
 bool fork_leaves_fallback(struct stream *s)
 {
 	struct holders *c = atomic_load(&s->others.holders);

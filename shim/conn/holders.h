@@ -1,6 +1,6 @@
 /*
- * holders.h - who holds the socket of a stream beside this process: a holders in memory that all descendants share has their pids.
- * For fork.c; others ask fork_shared() (stream_int.h).
+ * holders.h - who holds the socket of a stream beside this process: a holders in memory that all
+ * descendants share has their pids. For fork.c; others ask fork_shared() (stream_int.h).
  *
  * No locks: the child of a vfork, in its parent's memory, enters itself.
  */
@@ -30,18 +30,21 @@ bool process_lives(int pid);
 
 /* The stream's holders, made with this process in it if need be. NULL: none is left. */
 struct holders *holders_of(struct stream *s);
-void holders_close(void);		/* a child comes: the next holders lie where it does not see them */
+void holders_close(void);		/* a child comes: the next holders lie where it does not
+					 * see them */
 void holders_enter(struct holders *c, int pid);
 bool holders_has(struct holders *c, int pid);
 void holders_swap(struct holders *c, int32_t from, int to);
 void holders_leave(struct holders *c);		/* this process, which holds it no more */
-/* Asks the process that has the stream on a path to take it back to TCP; it looks when its bell rings. */
+/* Asks the process that has the stream on a path to take it back to TCP; it looks when its bell
+ * rings. */
 void holders_want_fallback(struct holders *c);
 void cell_is_fallback(struct holders *c);		/* says so to all who wait for it */
-/* Until it is said, or a moment: who would say it may have ended, and a child that was taken over may
- * have silenced the bell, of which nobody hears. False: `end_us` has come. */
+/* Until it is said, or a moment: who would say it may have ended, and a child that was taken
+ * over may have silenced the bell, of which nobody hears. False: `end_us` has come. */
 bool cell_wait_fallback(struct holders *c, uint64_t end_us);
-uint32_t holders_requests(void);			/* counts the calls of that, of all processes */
+uint32_t holders_requests(void);			/* counts the calls of that, of all
+							 * processes */
 
 /* A holder is gone, or will not be: the stream may be searched for and cut again. */
 void fork_less_shared(struct stream *s);

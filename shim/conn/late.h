@@ -39,7 +39,8 @@ enum late_verdict { LATE_WAIT, LATE_NOBODY, LATE_BOTH };
 
 /* So long a full ring is waited for, if the other end does not wait, too. */
 uint64_t late_limit(const struct late *p, struct late_bounds b);
-/* It has been full so long, and nothing was read. NOBODY, BOTH: fallback, and tell late_fallback(). */
+/* It has been full so long, and nothing was read. NOBODY, BOTH: fallback, and tell
+ * late_fallback(). */
 enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited,
 			     bool peer_waits);
 /* The reader goes on, after so long at least. Both: has the limit changed? */

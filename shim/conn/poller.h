@@ -8,11 +8,11 @@
  * Observes: reads in a row that found nothing (stream_recv.c); whether a CPU was to spare then;
  * and,
  *   of one that polls, each 100 ms, whether it has read since (shim/main/stream_work.c).
- * Decides: `polls`: the direction may be cut; or no more: it falls back.
- * Bounds: IDLE_ROUNDS_MOST times EMPTY_READS_MOST such reads; twice as many after each time that it stopped.
- * Switched off: by any wait that we see (`waits_seen`). Shown: `rdmastat why`, poller, poller-gone.
- * Lock: rcv.lock. `seen` and `due_us` are the background thread's alone.
- * Tested on recorded reads: tests/unit/test_poller.c.
+ * Decides: `polls`: the direction may be cut; or no more: it falls back. Bounds:
+ * IDLE_ROUNDS_MOST times EMPTY_READS_MOST such reads; twice as many after each time that it
+ * stopped. Switched off: by any wait that we see (`waits_seen`). Shown: `rdmastat why`, poller,
+ * poller-gone. Lock: rcv.lock. `seen` and `due_us` are the background thread's alone. Tested on
+ * recorded reads: tests/unit/test_poller.c.
  */
 #ifndef RDMASHIM_POLLER_H
 #define RDMASHIM_POLLER_H
@@ -26,8 +26,10 @@
 #define POLLER_US    100000
 
 struct poller {
-	uint32_t empty_reads;		/* reads in a row that found nothing; not known how it waits */
-	uint32_t idle_rounds;		/* times in a row that EMPTY_READS_MOST of them found a spare CPU, too */
+	uint32_t empty_reads;		/* reads in a row that found nothing; not known how it
+					 * waits */
+	uint32_t idle_rounds;		/* times in a row that EMPTY_READS_MOST of them found a
+					 * spare CPU, too */
 	uint32_t asked;		/* reads that would not have blocked */
 	uint8_t stopped;	/* so often has a poller stopped */
 	uint8_t polls;		/* the program waits by asking again and again */
@@ -35,8 +37,8 @@ struct poller {
 	uint64_t due_us;	/* ... and when it must have changed */
 };
 
-/* A read that must not block was made. known: we see how the program waits. True: EMPTY_READS_MOST in a
- * row have found nothing. */
+/* A read that must not block was made. known: we see how the program waits. True:
+ * EMPTY_READS_MOST in a row have found nothing. */
 static inline bool poller_read(struct poller *p, bool empty, bool known)
 {
 	p->asked++;

@@ -1,6 +1,7 @@
 /*
- * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, fallen back (closed: stream_close.c),
- * and what it is told or asked by socket options and ioctls. What a poll may say of it is stream_view.c's.
+ * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, fallen back
+ * (closed: stream_close.c), and what it is told or asked by socket options and ioctls. What a
+ * poll may say of it is stream_view.c's.
  *
  * Locks: the two direction locks as in stream.h.
  */
@@ -19,7 +20,8 @@
 #include "policy/log.h"
 
 /* Everything but what survives reuse: the background thread may still have it on its lists, a
- * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by itself. */
+ * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by
+ * itself. */
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
@@ -46,17 +48,21 @@ static void blank(struct stream *s)
 /* A socket counts when it is connected: a listener, or one that never was, is no connection. */
 static void count_connection(struct stream *s)
 {
-	stat_row_reason(s->row, !stream_tcp_only(s) ? REASON_NOT_EARNED : atomic_load(&s->fd) <= 2 ? REASON_STDIO : REASON_FOREIGN_WAIT);
+	stat_row_reason(s->row, !stream_tcp_only(s)	   ? REASON_NOT_EARNED
+				: atomic_load(&s->fd) <= 2 ? REASON_STDIO
+							   : REASON_FOREIGN_WAIT);
 	stat_row_publish(s->row);
 	stat_add(STAT_conns, 1);
 }
 
-/* Peer's port -> index + 1 of the stream that was accepted from it last, and whether others with that port lived then: saves a walk
- * over all of them, also to whoever asks for one that is not here. */
+/* Peer's port -> index + 1 of the stream that was accepted from it last, and whether others with
+ * that port lived then: saves a walk over all of them, also to whoever asks for one that is not
+ * here. */
 static _Atomic uint32_t accepted_from[65536];
 static _Atomic uint64_t port_shared[65536 / 64];
 
-static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are in the same place */
+static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are in the same
+							 * place */
 {
 	return ntohs(((const struct sockaddr_in *)&s->addr.peer)->sin_port);
 }
@@ -110,7 +116,11 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
 	if (peer)
 		set_peer(s, peer);
-	atomic_store_explicit(&s->mode, fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed) ? MODE_TCP_ONLY : MODE_NEW, memory_order_release);
+	atomic_store_explicit(&s->mode,
+			      fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed)
+				      ? MODE_TCP_ONLY
+				      : MODE_NEW,
+			      memory_order_release);
 	if (connected)
 		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
@@ -204,7 +214,8 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 		return;
 	stream_lock(s);		/* without it the struct may become another stream's now */
 	ours = atomic_load(&s->gen) == gen && !atomic_load(&s->dead);
-	if (ours && !atomic_load(&s->connected)) {	/* else it is another call, of a client or not */
+	/* else it is another call, of a client or not */
+	if (ours && !atomic_load(&s->connected)) {
 		s->role = ROLE_CLIENT;
 		atomic_store(&s->connected, 1);
 		s->search.syn_by_us = now_us();
@@ -252,7 +263,8 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
 	if (ok)
 		atomic_fetch_add(&s->nfds, 1);
 	stream_unlock(s);
-	if (there && !ok)	/* a number that we cannot follow: all calls through it would bypass us */
+	if (there && !ok)	/* a number that we cannot follow: all calls through it would
+				 * bypass us */
 		stream_fall_back(s, REASON_BYPASS);
 	else if (there && newfd <= 2)
 		stream_fall_back(s, REASON_STDIO);
@@ -301,7 +313,8 @@ void stream_stays(struct stream *s, enum reason r)
 	stream_unlock(s);
 }
 
-/* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be another stream. */
+/* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be
+ * another stream. */
 bool stream_make_tcp_only(struct stream *s, enum reason r)
 {
 	bool linked;
@@ -411,7 +424,8 @@ int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end)
 	if (atomic_load(&s->link)) {
 		stream_ask_fallback(s);
 		if (stream_await_fallback(s, end, is_on_tcp, stream_ask_fallback)) {
-			log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
+			log_line(1, "fd %d: the peer does not answer, cannot go back to TCP",
+				 atomic_load(&s->fd));
 			return -ETIMEDOUT;
 		}
 	}
@@ -423,7 +437,8 @@ int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end)
 
 /* ---- options ---- */
 
-void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val,
+		       socklen_t len)
 {
 	/* each has two numbers, which mean one thing where long has 64 bits */
 	bool rcv = name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW;
@@ -485,7 +500,8 @@ int stream_take_error(struct stream *s, uint32_t gen)
 		return 0;
 	stream_lock(s);
 	if (atomic_load(&s->gen) == gen) {
-		stream_look_fallback(s);	/* its error would be told, and nobody know that there was a reset */
+		stream_look_fallback(s);	/* its error would be told, and nobody know that
+						 * there was a reset */
 		err = atomic_exchange(&s->err, 0);
 	}
 	stream_unlock(s);
@@ -526,7 +542,8 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 	if (req == FIONREAD)
 		return stream_unread_count(s, gen, fd);
 	lock_take(&s->snd.lock);
-	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->snd.cut.state >= CUT_TX_K) {
+	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) &&
+	    atomic_load(&s->link) && s->snd.cut.state >= CUT_TX_K) {
 		stream_look_at_wire(s);
 		ring_tx_refresh(&s->snd.ring);
 		n = (int)(s->snd.ring.wr - s->snd.ring.rd);

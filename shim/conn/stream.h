@@ -45,12 +45,14 @@
 struct epitem;
 
 /* The calls that move bytes, by their rows in calls.def: the places of their counters. */
-#define STREAM_MOVES(X) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) X(pwritev2) X(sendfile) \
+#define STREAM_MOVES(X) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) X(pwritev2) \
+	X(sendfile) \
 	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) X(preadv2)
 #define STREAM_MOVE(name) MOVE_##name,
 enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
 #undef STREAM_MOVE
-_Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
+_Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES,
+	       "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
 
 enum stream_mode { MODE_FREE, MODE_NEW, MODE_ATTACHED, MODE_TCP_FOR_NOW, MODE_TCP_ONLY };
 
@@ -135,7 +137,8 @@ struct stream {
 	struct device_side device;
 	struct fallback fallback;
 	struct lost lost;
-	_Atomic int err;		/* as sk_err: for the next send, read at the end, SO_ERROR */
+	_Atomic int err;		/* as sk_err: for the next send, read at the end,
+					 * SO_ERROR */
 	struct others others;
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
@@ -144,7 +147,8 @@ struct stream {
 };
 /* A plain call writes to one line, and reads the next one for the place where it is counted. */
 _Static_assert(offsetof(struct stream, earn.with) <= 64, "plain calls: one line");
-_Static_assert(offsetof(struct stream, moves.fast_bytes) <= 128, "plain calls: where they are counted");
+_Static_assert(offsetof(struct stream, moves.fast_bytes) <= 128,
+	       "plain calls: where they are counted");
 
 /* Asks the background thread to look at the stream; async-signal-safe, no lock. */
 static inline void bg_look(struct stream *s) { loop_post(&s->work); }
@@ -170,14 +174,15 @@ static inline int stream_sleep_on(struct stream *s, const struct bell *b, uint64
 
 /* Those who wait for streams in epoll instances: poll/ready.c. Once, before the first stream. */
 struct stream_pollers {
-	/* Something changed on the stream (data, room, EOF, path): queue it in each epoll instance that
-	 * has it registered, wake those that sleep. Never blocks on anything but leaf locks. */
+	/* Something changed on the stream (data, room, EOF, path): queue it in each epoll
+	 * instance that has it registered, wake those that sleep. Never blocks on anything but
+	 * leaf locks. */
 	void (*attention)(struct stream *s);
 	/* Before ARMED is answered: every epoll instance that has the stream gets its bell into the
 	 * kernel's set. 0, or -errno: then the stream cannot be cut. Idempotent. */
 	int (*arm)(struct stream *s);
-	/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream falls back for good.
-	 * May sleep. */
+	/* fd is about to be closed while others of the stream remain: if it is registered
+	 * somewhere, the stream falls back for good. May sleep. */
 	void (*part)(struct stream *s, int fd);
 	/* fd of the stream is being closed; `last`: the open file description goes away here. */
 	void (*forget)(struct stream *s, int fd, bool last);
@@ -188,36 +193,43 @@ void stream_serve(const struct stream_pollers *p);
 /* ---- life ---- */
 /* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
 extern _Atomic bool stream_past_us;
-/* NULL if the table is full: then the socket is simply not known to the library. `peer`: of an accepted socket, else NULL. */
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
-/* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False: fd was closed meanwhile, and nobody
- * knows newfd. */
+/* NULL if the table is full: then the socket is simply not known to the library. `peer`: of an
+ * accepted socket, else NULL. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock,
+			  const struct sockaddr *peer);
+/* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False:
+ * fd was closed meanwhile, and nobody knows newfd. */
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd);
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
 /* The number is somebody else's, or about to be: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
-/* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave the number to
- * something else. As stream_forget_fd(), but fd must not be used for anything. */
+/* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave
+ * the number to something else. As stream_forget_fd(), but fd must not be used for anything. */
 void stream_fd_stale(struct stream *s, int fd);
-void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
+void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is
+							 * FDTAB_CLOSING until fdtab_closed() */
 /* Before each connect(): what the socket's last connection has left is forgotten. False: it cannot
  * be, the stream must stay on TCP. Takes both locks. */
 bool stream_before_connect(struct stream *s, uint32_t gen, int fd);
-/* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been closed meanwhile. */
+/* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been
+ * closed meanwhile. */
 void stream_connect_result(struct stream *s, uint32_t gen, int err);
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
 /* True if the caller should simply make the kernel call (NEW, TCP_FOR_NOW): then it must call
- * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the functions below. TCP_ONLY never gets here. n: bytes that the call will not return without,
- * as far as is known before it. */
+ * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the
+ * functions below. TCP_ONLY never gets here. n: bytes that the call will not return without, as
+ * far as is known before it. */
 bool stream_plain_tx(struct stream *s, size_t n);
 bool stream_plain_rx(struct stream *s, size_t n);
-void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
+/* n: bytes moved, <= 0 none. errno stays */
+void stream_plain_tx_leave(struct stream *s, ssize_t n);
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n);	/* what the call is to return */
 /* What a read by a call of the kernel's gave, as TCP would have given it: -1 and errno. */
 ssize_t stream_kernel_read(struct stream *s, ssize_t n);
-/* The same for a poll, which asks the kernel about many at once, and leaves them itself when its thread is cancelled. */
+/* The same for a poll, which asks the kernel about many at once, and leaves them itself when its
+ * thread is cancelled. */
 bool stream_plain_wait(struct stream *s);
 void stream_plain_wait_leave(struct stream *s);
 
@@ -229,9 +241,11 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how);
 /* ---- readiness, lock-free, may be stale (callers loop) ---- */
 struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
-	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT,
+				 * EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
 	bool look;		/* the peer says that the kernel has a reset to show */
-	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
+	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a
+				 * rewind that is under way ends */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
 	bool behind;		/* the ring has bytes, but TCP's come first */
 };
@@ -240,24 +254,27 @@ struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
-/* The caller reports "not writable" to who polls, and so will not try to send: the background thread sees whether that has to go on by TCP, whose
- * buffers are larger. */
+/* The caller reports "not writable" to who polls, and so will not try to send: the background
+ * thread sees whether that has to go on by TCP, whose buffers are larger. */
 void stream_told_full(struct stream *s);
 /* Everything that the peer ever sent has been read. Lock-free. */
 bool stream_at_end(struct stream *s);
-/* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
+/* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty
+ * bits. */
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
 void stream_bell_del(struct stream *s, struct bell *b);
 /* Wakes every local waiter of both kinds, who then look again. Full fence first. */
 void stream_wake(struct stream *s);
 /* The kernel showed RDHUP, HUP or ERR on the home socket of a cut stream. */
 void stream_home_event(struct stream *s, uint32_t events);
-/* A reset that the kernel tells, and we have not heard of: heard of now, before the caller tells it, or lets anybody
- * use a direction that has just been cut over. False: there is none. Both locks held. */
+/* A reset that the kernel tells, and we have not heard of: heard of now, before the caller tells
+ * it, or lets anybody use a direction that has just been cut over. False: there is none. Both
+ * locks held. */
 bool stream_look_fallback(struct stream *s);
 
 /* ---- falling back ---- */
-/* Rewinds both directions, waits until they are on TCP, makes it TCP-only with the reason. 0 or -ETIMEDOUT. */
+/* Rewinds both directions, waits until they are on TCP, makes it TCP-only with the reason. 0 or
+ * -ETIMEDOUT. */
 int stream_fall_back(struct stream *s, enum reason r);
 int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end_us);
 /* Of many, all of which were asked at that time: one patience, and less where the peer is of
@@ -266,9 +283,12 @@ int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since_us);
 /* So long that one is waited for; and it was, for nothing. */
 uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since_us);
 void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since_us);
-void stream_ask_fallback(struct stream *s);			/* the same without waiting or pinning */
-void streams_count_tcp_only(void);	/* at the end of the process: what the kernel counted on those */
-bool stream_make_tcp_only(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
+/* the same without waiting or pinning */
+void stream_ask_fallback(struct stream *s);
+void streams_count_tcp_only(void);	/* at the end of the process: what the kernel counted on
+					 * those */
+/* no wait; false: it has a link, nothing is done */
+bool stream_make_tcp_only(struct stream *s, enum reason r);
 
 /* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
  * moves bytes would put them out of order. */
@@ -284,20 +304,26 @@ static inline bool fell_back(struct stream *s, enum reason r)
 /* As fell_back(), for a stream that may not even be connected yet: then nothing needs to wait. */
 static inline bool tcp_only_now(struct stream *s, enum reason r)
 {
-	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_make_tcp_only(s, r)) || fell_back(s, r);
+	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) &&
+		stream_make_tcp_only(s, r)) ||
+	       fell_back(s, r);
 }
 
-/* ---- calls about the socket ----
- * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */
+/* ---- calls about the socket ---- `gen` is of when the stream was looked up. If its number was
+ * closed since, the struct may be another stream's: nothing is done to that. */
 /* Called after the real setsockopt succeeded. */
-void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len);
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val,
+		       socklen_t len);
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on);
-void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rcv.lock, once */
+void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us
+							 * (poll, select, epoll). Takes rcv.lock,
+							 * once */
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
 int stream_take_error(struct stream *s, uint32_t gen);
 void stream_keep_error(struct stream *s, uint32_t gen, int err);	/* for the next call */
 bool stream_wants_inq(struct stream *s, int fd);	/* TCP_INQ is set */
-/* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
+/* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the
+ * kernel. */
 int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req);
 
 /* It has left TCP, or may at any moment. */

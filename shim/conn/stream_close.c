@@ -1,5 +1,6 @@
 /*
- * stream_close.c - the end of a stream as the application makes it: close, a number that goes, shutdown.
+ * stream_close.c - the end of a stream as the application makes it: close, a number that goes,
+ * shutdown.
  *
  * Locks: the two direction locks as in stream.h.
  */
@@ -71,10 +72,12 @@ static bool ends_by_reset(struct stream *s, int fd)
 	uint32_t len = sizeof l;
 
 	return stream_unread_input(s) ||
-	       (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger);
+	       (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff &&
+		!l.l_linger);
 }
 
-/* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
+/* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is
+ * told. */
 static void linger(struct stream *s, int keep)
 {
 	struct bell *b = loop_bell();
@@ -84,11 +87,13 @@ static void linger(struct stream *s, int keep)
 		stream_abort(s);
 		return;
 	}
-	/* Input after close() is answered by a reset, as TCP does: a peer that sends on must hear of it. */
+	/* Input after close() is answered by a reset, as TCP does: a peer that sends on must
+	 * hear of it. */
 	loop_watch_fd(keep, EPOLLIN | EPOLLET, LOOP_FALLBACK, s->index);
 	if (b)
 		stream_bell_add(s, b, true);
-	if (!atomic_load(&s->plain.tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
+	if (!atomic_load(&s->plain.tx))		/* a kernel call that sends goes on, and the end
+						 * comes after it: watch_close() in stream_work.c */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	if (cut_tx_on_ring(&s->snd.cut))
@@ -96,15 +101,17 @@ static void linger(struct stream *s, int keep)
 }
 
 /*
- * Both locks taken for the close of the last fd. *keep: a descriptor of ours if the stream has a path, where one can be had; a
- * stream for which none can has fallen back. The background thread may bind and cut the stream until the locks are held.
+ * Both locks taken for the close of the last fd. *keep: a descriptor of ours if the stream has a
+ * path, where one can be had; a stream for which none can has fallen back. The background thread
+ * may bind and cut the stream until the locks are held.
  */
 static void lock_for_close(struct stream *s, int fd, int *keep)
 {
 	for (bool bound;; stream_unlock(s)) {
 		bound = atomic_load(&s->link);
 		if (bound && fork_shared(s) && !stream_fallback_both(s))
-			stream_fall_back(s, REASON_SHARED);	/* the other process goes on with TCP */
+			/* the other process goes on with TCP */
+			stream_fall_back(s, REASON_SHARED);
 		if (bound && *keep < 0) {
 			*keep = fd_internal_dup(fd);
 			if (*keep < 0)
@@ -117,9 +124,10 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 }
 
 /*
- * Is a direction off TCP, so that the socket must be kept until all is told? Somebody else who has the socket goes on with it, on
- * TCP: what we said of it, a reset or an end, would be his. An ARM that came since was frozen at once, and all that is owed
- * is the peer's BACK, which needs no socket.
+ * Is a direction off TCP, so that the socket must be kept until all is told? Somebody else who
+ * has the socket goes on with it, on TCP: what we said of it, a reset or an end, would be his.
+ * An ARM that came since was frozen at once, and all that is owed is the peer's BACK, which
+ * needs no socket.
  */
 static bool must_linger(struct stream *s)
 {
@@ -145,8 +153,10 @@ static void last_fd(struct stream *s, int fd)
 		linger(s, keep);
 		keep = -1;
 	} else {
-		/* All bytes are the kernel's, and so is the close; only the peer's library waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->others.passed)) {
+		/* All bytes are the kernel's, and so is the close; only the peer's library waits
+		 * for answers. */
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) &&
+		    !atomic_load(&s->others.passed)) {
 			if (ends_by_reset(s, keep))
 				reset_at_close(s, keep);
 			else
@@ -253,8 +263,9 @@ static int as_connected(int fd)
 }
 
 /*
- * The kernel hears of SHUT_RD only where all that was sent before is its own: after a FIN it answers bytes that a rewind
- * sends again with a reset (tcp_rcv_state_process() in net/ipv4/tcp_input.c). Until then we stand for it. Both locks held.
+ * The kernel hears of SHUT_RD only where all that was sent before is its own: after a FIN it
+ * answers bytes that a rewind sends again with a reset (tcp_rcv_state_process() in
+ * net/ipv4/tcp_input.c). Until then we stand for it. Both locks held.
  */
 static void shut_reads(struct stream *s, int fd, bool connected)
 {
@@ -293,14 +304,16 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		}
 		if (!r && how != SHUT_WR)
 			atomic_store(&s->shut.rd, 1);
-		if (r == -ENOTCONN)	/* and yet the kernel has shut it, for the connection that may come */
+		if (r == -ENOTCONN)	/* and yet the kernel has shut it, for the connection
+					 * that may come */
 			s->shut.before = 1;
 		stream_unlock(s);
 		return r;
 	}
 	r = as_connected(fd);
 	if (how != SHUT_WR) {
-		stream_show_unread(s, fd);	/* comes before the end that reads find from now on */
+		stream_show_unread(s, fd);	/* comes before the end that reads find from now
+						 * on */
 		shut_reads(s, fd, !r);
 	}
 	if (how != SHUT_RD && !atomic_exchange(&s->shut.wr, 1)) {

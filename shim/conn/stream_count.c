@@ -1,6 +1,7 @@
 /*
- * stream_count.c - the bytes of streams that stay on TCP for good. Their calls are not counted, since to those nothing may be added: the
- * kernel knows what they moved (TCP_INFO), and is asked when the stream is closed or the process ends.
+ * stream_count.c - the bytes of streams that stay on TCP for good. Their calls are not counted,
+ * since to those nothing may be added: the kernel knows what they moved (TCP_INFO), and is asked
+ * when the stream is closed or the process ends.
  *
  * Locks: the caller's.
  */
@@ -41,9 +42,11 @@ void stream_count_tcp_only(struct stream *s)
 	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 ||
 	    len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof i.tcpi_bytes_retrans)
 		return;
-	fin = i.tcpi_state == CLOSE_WAIT || i.tcpi_state == LAST_ACK || i.tcpi_state == CLOSING;	/* counts as a byte received */
+	/* counts as a byte received */
+	fin = i.tcpi_state == CLOSE_WAIT || i.tcpi_state == LAST_ACK || i.tcpi_state == CLOSING;
 	if (i.tcpi_bytes_sent >= i.tcpi_bytes_retrans)
-		at_least(&s->row->tx_bytes[PATH_TCP], i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes);
+		at_least(&s->row->tx_bytes[PATH_TCP],
+			 i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes);
 	if (i.tcpi_bytes_received >= fin)
 		at_least(&s->row->rx_bytes[PATH_TCP], i.tcpi_bytes_received - fin);
 }

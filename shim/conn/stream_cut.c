@@ -29,17 +29,21 @@ static void count_half_here(struct stream *s, bool tx)
 	struct stat_moves *m = stat_row_moves(w);
 
 	if (tx) {
-		atomic_store_explicit(&s->moves.tx, m->n[cut_tx_on_ring(&s->snd.cut)], memory_order_relaxed);
+		atomic_store_explicit(&s->moves.tx, m->n[cut_tx_on_ring(&s->snd.cut)],
+				      memory_order_relaxed);
 		base_is(&w->tx_base, s->snd.ring.wr, &w->tx_bytes[s->path]);
 	} else {
-		atomic_store_explicit(&s->moves.rx, m->n[s->rcv.cut.state == CUT_RX_K], memory_order_relaxed);
+		atomic_store_explicit(&s->moves.rx, m->n[s->rcv.cut.state == CUT_RX_K],
+				      memory_order_relaxed);
 		base_is(&w->rx_base, s->rcv.ring.rd, &w->rx_bytes[s->path]);
 	}
 }
 
 void stream_count_here(struct stream *s)
 {
-	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
+	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) ==
+			       PATH_KINDS * sizeof(uint64_t),
+		       "see fast_bytes");
 	s->moves.fast_bytes = &s->row->tx_bytes[s->path];
 	count_half_here(s, true);
 	count_half_here(s, false);
@@ -52,7 +56,8 @@ static void publish_half(struct stream *s, bool tx)
 	_Atomic uint8_t *path = tx ? &w->tx_path : &w->rx_path;
 	bool fast = tx ? cut_tx_on_ring(&s->snd.cut) : s->rcv.cut.state == CUT_RX_K;
 
-	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state, tx ? s->snd.cut.state : s->rcv.cut.state, memory_order_relaxed);
+	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state,
+			      tx ? s->snd.cut.state : s->rcv.cut.state, memory_order_relaxed);
 	count_half_here(s, tx);
 	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP) {
 		stat_add(STAT_cuts, 1);
@@ -82,17 +87,21 @@ void stream_reset(struct stream *s)
 	bg_look(s);
 }
 
-/* Where the direction ends, before the kernel's FIN says that it does: a reader that is armed or frozen still, because
- * its BACK waits for the background thread, knows by that that the FIN is true. snd.lock held. */
+/* Where the direction ends, before the kernel's FIN says that it does: a reader that is armed or
+ * frozen still, because its BACK waits for the background thread, knows by that that the FIN is
+ * true. snd.lock held. */
 void stream_publish_final(struct stream *s)
 {
-	if (!atomic_load(&s->link) || !s->snd.synced || (stream_tcp_only(s) && !cut_tx_on_ring(&s->snd.cut)))	/* pinned: TCP has bytes that were not counted */
+	/* pinned: TCP has bytes that were not counted */
+	if (!atomic_load(&s->link) || !s->snd.synced ||
+	    (stream_tcp_only(s) && !cut_tx_on_ring(&s->snd.cut)))
 		return;
 	atomic_store_explicit(&s->snd.ring.sh->final, s->snd.cut.wr, memory_order_release);
 	stream_notify_peer(s);
 }
 
-/* The kernel's RST is about to follow: a poller that sees the path ready all the time must look for it. */
+/* The kernel's RST is about to follow: a poller that sees the path ready all the time must look
+ * for it. */
 void stream_publish_reset(struct stream *s)
 {
 	if (!atomic_load(&s->link))
@@ -105,8 +114,8 @@ static void kernel_fin(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
 
-	/* After shutdown() in any case; after close() unless another process holds the socket too: then
-	 * the kernel sends FIN when the last one closes. */
+	/* After shutdown() in any case; after close() unless another process holds the socket
+	 * too: then the kernel sends FIN when the last one closes. */
 	if (fd >= 0 && (atomic_load(&s->shut.wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
 		stream_publish_final(s);
 		sys(SYS_shutdown, fd, SHUT_WR);
@@ -141,8 +150,9 @@ static void reset_with(struct stream *s, int e)
 }
 
 /*
- * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then. The
- * kernel knows of them too late, if FIN came first, and takes it for a clean end. snd.lock held.
+ * Bytes that the peer has not read were sent again to where its process had ended: TCP would
+ * have reset the connection then. The kernel knows of them too late, if FIN came first, and
+ * takes it for a clean end. snd.lock held.
  */
 static void resent_in_vain(struct stream *s)
 {
@@ -161,7 +171,10 @@ static void resent_in_vain(struct stream *s)
 	if (p.revents & POLLERR)
 		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	reset_with(s, atomic_load(&s->rcv.ring.sh->final) == RING_NO_FINAL || atomic_load(&s->shut.wr) ? ECONNRESET : EPIPE);
+	reset_with(s,
+		   atomic_load(&s->rcv.ring.sh->final) == RING_NO_FINAL || atomic_load(&s->shut.wr)
+			   ? ECONNRESET
+			   : EPIPE);
 }
 
 /* Bytes that were counted when the ring took them are on TCP after all. Those from before a fork
@@ -200,11 +213,14 @@ bool stream_resend(struct stream *s)
 			stream_reset(s);
 			return false;
 		}
-		r = s->snd.lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+		r = s->snd.lost ? -EPIPE
+				: sys(SYS_sendto, atomic_load(&s->fd), p, n,
+				      MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 		s->snd.resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
-		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only says to those who send */
+		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only
+				 * says to those who send */
 			if (r != -EPIPE)
 				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			s->snd.lost = 1;
@@ -240,7 +256,8 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 
 		switch (a->kind) {
 		case CUT_ACT_SEND:
-			log_line(4, "fd %d: say %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(a->msg), a->epoch, a->off);
+			log_line(4, "fd %d: say %s e=%u off=%lu", atomic_load(&s->fd),
+				 cut_msg_name(a->msg), a->epoch, a->off);
 			if (l)
 				link_send_cut(l, s->slot, a->msg, a->epoch, a->off);
 			break;
@@ -258,18 +275,21 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
 			TRACE3(cut, atomic_load(&s->fd), (int)tx, a->off);
 			passed(s);
-			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
+			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd),
+				 tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
 			if (tx) {
 				stream_fell_back(s);
-				s->snd.ring.rd = s->snd.ring.wr;	/* who polls when the next cut is not open yet finds room */
+				/* who polls when the next cut is not open yet finds room */
+				s->snd.ring.rd = s->snd.ring.wr;
 			}
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
 			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
 			TRACE2(back, atomic_load(&s->fd), (int)tx);
-			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
+			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd),
+				 tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:
 			resend = true;
@@ -282,8 +302,9 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			kernel_fin(s);
 			break;
 		case CUT_ACT_RESET:
-			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. If it had read all,
-			 * the kernel takes what comes next: it is the one that says how sends end. */
+			/* A dead peer's last bytes stay readable; only what we would send has
+			 * nowhere to go. If it had read all, the kernel takes what comes next:
+			 * it is the one that says how sends end. */
 			if (!tx || !atomic_load(&s->peer_gone))
 				stream_reset(s);
 			else if (ring_tx_refresh(&s->snd.ring) || s->snd.ring.rd < s->snd.ring.wr)
@@ -306,8 +327,9 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 {
 	if (!out->bad)
 		return;
-	log_line(1, "fd %d: %s: %s half, event %s", atomic_load(&s->fd), out->stray ? "the cut machine left its table" : "protocol error",
-		 half, cut_ev_name(ev));
+	log_line(1, "fd %d: %s: %s half, event %s", atomic_load(&s->fd),
+		 out->stray ? "the cut machine left its table" : "protocol error", half,
+		 cut_ev_name(ev));
 	if (!out->stray)
 		stat_add(STAT_bad_peer, 1);
 	stat_row_reason(s->row, REASON_PROTOCOL);
@@ -328,19 +350,23 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	/* Credit is checked by ring_tx_refresh before it gets here. */
 	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->snd.cut)) {
 		ring_tx_refresh(&s->snd.ring);
-		s->snd.cut.credit = s->snd.ring.rd > s->snd.cut.credit ? s->snd.ring.rd : s->snd.cut.credit;
+		s->snd.cut.credit = s->snd.ring.rd > s->snd.cut.credit ? s->snd.ring.rd
+								       : s->snd.cut.credit;
 	}
 	cut_tx_step(&s->snd.cut, ev, epoch, off, &out);
 	judge(s, &out, "sender", ev);
 	carry_out(s, true, &out);
 }
 
-/* Where the direction ends, as the sender says after its last byte was published; anything else is a lie. */
+/* Where the direction ends, as the sender says after its last byte was published; anything else
+ * is a lie. */
 static uint64_t final_in_ring(struct stream *s)
 {
 	uint64_t final = atomic_load_explicit(&s->rcv.ring.sh->final, memory_order_acquire);
 
-	if (final >= RING_RESET || final != atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) || final < s->rcv.cut.rd)
+	if (final >= RING_RESET ||
+	    final != atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) ||
+	    final < s->rcv.cut.rd)
 		return RING_NO_FINAL;
 	return final;
 }
@@ -362,7 +388,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (over(s))
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
-	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut && epoch == s->rcv.cut.epoch - 1) {
+	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut &&
+	    epoch == s->rcv.cut.epoch - 1) {
 		s->rcv.resent_ns = now_ns();
 		s->rcv.resent_to = off;
 		atomic_store(&s->rcv.resent_end, off - s->rcv.cut.delta);
@@ -370,9 +397,11 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_rx_step(&s->rcv.cut, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
-	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->fallback.rdhup) && !s->lost.reset_seen && !atomic_load(&s->err))
+	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->fallback.rdhup) &&
+	    !s->lost.reset_seen && !atomic_load(&s->err))
 		s->rcv.fin_known = 1;
-	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
+	/* who polls sees the end without a lock, perhaps at this moment */
+	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)
 		stream_show_end(s, final_in_ring(s));
 	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut.rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
@@ -396,7 +425,8 @@ void stream_path_dead(struct stream *s)
 
 bool stream_fallback_both(const struct stream *s)
 {
-	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T && !s->rcv.cut.arm_pending;
+	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T &&
+	       !s->rcv.cut.arm_pending;
 }
 
 void stream_attach(struct stream *s, struct link *l, uint32_t slot)
@@ -407,7 +437,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	earn_asked(s);
 	cut_tx_init(&s->snd.cut);
 	cut_rx_init(&s->rcv.cut);
-	if (atomic_load(&s->shut.wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
+	if (atomic_load(&s->shut.wr))	/* its FIN went before: both ends' FINs are no sign that
+					 * the peer died */
 		s->snd.cut.closing = s->snd.cut.fin_sent = true;
 	segment_ring_tx(&l->segment, slot, &s->snd.ring);
 	segment_ring_rx(&l->segment, slot, &s->rcv.ring);
@@ -417,7 +448,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->device.lost = 0;
 	s->device.held_until_us = 0;
 	s->direct.in_vain = 0;
-	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
+	/* offsets begin anew */
+	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);
 	s->path = (uint8_t)l->path->kind;
 	s->wired = l->wire != NULL;
 	stream_count_here(s);
@@ -452,7 +484,8 @@ void stream_detach(struct stream *s)
 	stream_give_large(s);
 	ring_free(s);
 	direct_read_over(s, true);
-	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
+	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot
+				 * for good */
 	atomic_store(&s->direct.watched, 0);
 	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */
@@ -507,8 +540,8 @@ static bool may_earn(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn, neither
-	 * waiting for an answer, would fill the queue without bound. */
+	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn,
+	 * neither waiting for an answer, would fill the queue without bound. */
 	return l && !atomic_load(&l->out_waiting) && !atomic_load(&l->path_dead) &&
 	       atomic_load(&s->mode) == MODE_ATTACHED && stream_keeps_link(s) && !fork_shared(s);
 }
@@ -523,14 +556,17 @@ bool stream_poller_gone(struct stream *s)
 	bool over = true;
 
 	lock_take(&s->rcv.lock);
-	if (s->rcv.cut.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to fall back from */
+	/* CUT comes, or not: then there is something to fall back from */
+	if (s->rcv.cut.state == CUT_RX_A) {
 		over = false;
 	} else {
 		poller_stops(&s->rcv.poller);
 		SEEN("poller", s, "stops", 0, 0, s->rcv.poller.stopped);
-		stat_row_event(s->row, EVENT_POLLER_GONE, IDLE_ROUNDS_MOST << s->rcv.poller.stopped);
+		stat_row_event(s->row, EVENT_POLLER_GONE,
+			       IDLE_ROUNDS_MOST << s->rcv.poller.stopped);
 		if (s->rcv.cut.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
-			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
+			log_line(3, "fd %d: nobody asks for its bytes, back to TCP",
+				 atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 		}
@@ -550,7 +586,8 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 	}
 	r = sync(s);
 	if (r == -EXDEV) {
-		log_line(2, "fd %d: bytes moved behind the library, staying on TCP", atomic_load(&s->fd));
+		log_line(2, "fd %d: bytes moved behind the library, staying on TCP",
+			 atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
 		atomic_store(&s->earn.stopped, REASON_BYPASS);
 	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
@@ -575,8 +612,8 @@ bool stream_try_cut(struct stream *s)
 	lock_give(&s->rcv.lock);
 	lock_take(&s->snd.lock);
 	had = s->snd.held;
-	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s) &&
-	    ring_take(s, s->snd.ring.size)) {
+	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) &&
+	    !stream_pauses(s) && ring_take(s, s->snd.ring.size)) {
 		tx = prepare(s, sync_tx);
 		if (!tx && fork_leaves_fallback(s)) {
 			hold_again(s);
@@ -599,8 +636,9 @@ static bool tcp_part_here(struct stream *s)
 }
 
 /*
- * As the kernel, which shows FIN when all that was sent before it is here: a reader that is told of the end may take a read that is not
- * full for the last one. While armed or frozen bytes are under way through TCP, so there it is the end only if all was read.
+ * As the kernel, which shows FIN when all that was sent before it is here: a reader that is told
+ * of the end may take a read that is not full for the last one. While armed or frozen bytes are
+ * under way through TCP, so there it is the end only if all was read.
  */
 bool stream_final_seen(struct stream *s)
 {
@@ -621,7 +659,8 @@ bool stream_final_seen(struct stream *s)
 		uint8_t none = 0;
 
 		/* Nobody rings when it has come; who is dead sends no more. */
-		if (!atomic_load(&s->peer_gone) && atomic_compare_exchange_strong(&s->rcv.end_awaited, &none, 1))
+		if (!atomic_load(&s->peer_gone) &&
+		    atomic_compare_exchange_strong(&s->rcv.end_awaited, &none, 1))
 			bg_look(s);
 		return false;
 	}
@@ -632,17 +671,20 @@ bool stream_final_seen(struct stream *s)
 
 bool stream_at_end(struct stream *s)
 {
-	return s->rcv.eof || (stream_final_seen(s) && s->rcv.cut.rd >= atomic_load_explicit(&s->rcv.end_at, memory_order_relaxed));
+	return s->rcv.eof ||
+	       (stream_final_seen(s) &&
+		s->rcv.cut.rd >= atomic_load_explicit(&s->rcv.end_at, memory_order_relaxed));
 }
 
-/* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A FIN that is on its way
- * through the ring the kernel does not know. */
+/* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A
+ * FIN that is on its way through the ring the kernel does not know. */
 int stream_reset_errno(struct stream *s, int e)
 {
 	return e == ECONNRESET && stream_final_seen(s) && !atomic_load(&s->shut.wr) ? EPIPE : e;
 }
 
-/* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel comes first. */
+/* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel
+ * comes first. */
 static int kernel_error(struct stream *s)
 {
 	int e = 0;
@@ -681,30 +723,37 @@ void stream_reset_late(struct stream *s, uint32_t events)
 static bool ended_here(struct stream *s)
 {
 	ring_rx_refresh(&s->rcv.ring);
-	return s->rcv.cut.state == CUT_RX_K && s->rcv.cut.rd >= s->rcv.cut.cut_at && atomic_load(&s->rcv.ring.sh->final) == s->rcv.ring.wr;
+	return s->rcv.cut.state == CUT_RX_K && s->rcv.cut.rd >= s->rcv.cut.cut_at &&
+	       atomic_load(&s->rcv.ring.sh->final) == s->rcv.ring.wr;
 }
 
-/* A dead peer's last words are in the segment; what reads give after them depends on how it went. */
+/* A dead peer's last words are in the segment; what reads give after them depends on how it
+ * went. */
 void stream_peer_dead(struct stream *s)
 {
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	if (atomic_load(&s->peer_gone) || p.fd < 0 || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T))
+	if (atomic_load(&s->peer_gone) || p.fd < 0 ||
+	    (s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T))
 		return;		/* all is TCP's: so is the end */
-	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 ||
+	    !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
-	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
-	 * receives would take the end of a socket without error for EOF. */
+	/* A thread that is inside a plain call still, because one direction alone was cut, gets
+	 * it from the kernel: one that receives would take the end of a socket without error for
+	 * EOF. */
 	if (p.revents & POLLERR && !atomic_load(&s->plain.rx) && !atomic_load(&s->plain.tx))
 		note_error(s);
 	else if (p.revents & (POLLHUP | POLLERR))
 		s->lost.reset_seen = 1;
-	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
+	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been
+	 * taken already. */
 	if (s->snd.cut.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->snd.ring);
 		if (s->snd.ring.rd < s->snd.ring.wr)
-			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
+			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have
+							 * reset */
 	}
 	/* Without a common segment what the dead process had not sent off, or told us of, is lost:
 	 * never a clean end. */
@@ -712,7 +761,8 @@ void stream_peer_dead(struct stream *s)
 		reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
 		s->lost.reset_seen = 1;
-	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rcv.ring.sh->epoch), atomic_load(&s->rcv.ring.sh->cut));
+	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rcv.ring.sh->epoch),
+			atomic_load(&s->rcv.ring.sh->cut));
 	stream_set_gone(s, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
 		stat_row_reason(s->row, REASON_PEER_GONE);
@@ -725,13 +775,14 @@ static bool outlives_link(struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_fallback_both(s) && p.fd >= 0 &&
-	       !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
+	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_fallback_both(s) &&
+	       p.fd >= 0 && !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
 }
 
 /*
- * FIN while we are on the path: did the peer's process end? Then the machine hears of it. True: it is ending, and has left
- * input unread; its control socket follows in a moment, and then it is known to be a reset. Both locks held.
+ * FIN while we are on the path: did the peer's process end? Then the machine hears of it. True:
+ * it is ending, and has left input unread; its control socket follows in a moment, and then it
+ * is known to be a reset. Both locks held.
  */
 bool stream_fin_seen(struct stream *s)
 {
@@ -750,9 +801,10 @@ bool stream_fin_seen(struct stream *s)
 }
 
 /*
- * Control socket gone: the peer's process is dead, or as good as. Its FIN or RST tells how it went, and
- * is nearly always there already; it is waited for a moment because the machine must hear of it first.
- * No FIN: somebody else holds the peer's end, who knows nothing of the path. True: settled.
+ * Control socket gone: the peer's process is dead, or as good as. Its FIN or RST tells how it
+ * went, and is nearly always there already; it is waited for a moment because the machine must
+ * hear of it first. No FIN: somebody else holds the peer's end, who knows nothing of the path.
+ * True: settled.
  */
 bool stream_link_lost(struct stream *s, bool last_chance)
 {
@@ -765,7 +817,8 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 		s->lost.told = 1;
 		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
-		if (!atomic_load(&s->peer_gone) && !stream_fallback_both(s) && s->rcv.cut.state != CUT_RX_A)
+		if (!atomic_load(&s->peer_gone) && !stream_fallback_both(s) &&
+		    s->rcv.cut.state != CUT_RX_A)
 			stream_reset(s);
 		if (outlives_link(s))
 			stat_row_reason(s->row, REASON_PATH_DEAD);

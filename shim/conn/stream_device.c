@@ -1,16 +1,22 @@
 /*
- * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot (gpu_path.c) by RDMA WRITE into a ring of device
- * memory of the receiver's (rdma/verbs/rc.h, "Device memory"), and from there into its buffer. Neither program's host memory is on that way, nor TCP.
+ * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot
+ * (gpu_path.c) by RDMA WRITE into a ring of device memory of the receiver's (rdma/verbs/rc.h,
+ * "Device memory"), and from there into its buffer. Neither program's host memory is on that
+ * way, nor TCP.
  *
- * In the stream such bytes are as all others of the ring: written when they were posted, consumed when the receiver's program has them, and held by
- * the sender until then: here by a pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver that cannot get at its
- * device memory falls back, and gets them that way. No more is on the way at a time than TCP would take back, as with larger rings. Before the driver
- * ends, with the context or the process, what is on the way is copied to host memory.
+ * In the stream such bytes are as all others of the ring: written when they were posted,
+ * consumed when the receiver's program has them, and held by the sender until then: here by a
+ * pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver
+ * that cannot get at its device memory falls back, and gets them that way. No more is on the way
+ * at a time than TCP would take back, as with larger rings. Before the driver ends, with the
+ * context or the process, what is on the way is copied to host memory.
  *
- * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first block that it would have for it. Who has no device, no
- * GPU path, or memory that its RDMA device cannot reach, does not grant, or not ask, and the block goes by host memory.
+ * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first
+ * block that it would have for it. Who has no device, no GPU path, or memory that its RDMA
+ * device cannot reach, does not grant, or not ask, and the block goes by host memory.
  *
- * On one host it remembers the blocks whose bytes a receiver has counted while its device still reads the snapshots (stream_direct.c; block.here), and no more.
+ * On one host it remembers the blocks whose bytes a receiver has counted while its device still
+ * reads the snapshots (stream_direct.c; block.here), and no more.
  *
  * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */
@@ -29,17 +35,23 @@
 #define BLOCKS  16		/* of one stream */
 #define BOUNCE  262144		/* bytes of a snapshot at a time, in a rewind */
 #define LEAST   65536		/* less goes by host memory */
-#define LOST_MOST 4		/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps, before it is taken back */
+/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps,
+ * before it is taken back */
+#define LOST_MOST 4
 #define PATIENCE_NAPS 1000	/* milliseconds for what is posted */
-#define READ_NAPS 50		/* milliseconds: a peer on this host whose program does not receive again tells of the end after ten ... */
+/* milliseconds: a peer on this host whose program does not receive again tells of the end after
+ * ten ... */
+#define READ_NAPS 50
 #define HELD_US  100000	/* ... and a stream that ends stays on its link for that */
 #define PATIENCE 64		/* blocks for which the peer's ring is waited for */
 
 struct block {
 	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
 	struct cuda_ref ref;
-	uint64_t seq;	/* until that is done() the device may read the snapshot, whatever the peer has said */
-	bool here;		/* on one host: the peer has the bytes, or reads them out of the snapshot until it says that it has read up to hi */
+	uint64_t seq;	/* until that is done() the device may read the snapshot, whatever the
+			 * peer has said */
+	bool here;		/* on one host: the peer has the bytes, or reads them out of the
+				 * snapshot until it says that it has read up to hi */
 	uint8_t *saved;		/* all of it, in host memory: the snapshot is not held any more */
 };
 
@@ -77,7 +89,8 @@ static struct device_out *out_of(struct stream *s)
 	atomic_store(&nouts, 1);
 	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
 		none = NULL;
-		if (!atomic_load_explicit(&o->s, memory_order_relaxed) && atomic_compare_exchange_strong(&o->s, &none, s))
+		if (!atomic_load_explicit(&o->s, memory_order_relaxed) &&
+		    atomic_compare_exchange_strong(&o->s, &none, s))
 			return s->device.out = o;
 	}
 	return NULL;
@@ -96,14 +109,17 @@ static bool idle(struct stream *s, const struct block *b)
 	struct link *l = atomic_load(&s->link);
 
 	if (b->here)	/* a connection may end, and its peer live and read */
-		return atomic_load_explicit(&s->snd.ring.sh->offer_read, memory_order_acquire) >= b->hi || !l || atomic_load(&l->state) == LINK_DEAD;
+		return atomic_load_explicit(&s->snd.ring.sh->offer_read, memory_order_acquire) >=
+			       b->hi ||
+		       !l || atomic_load(&l->state) == LINK_DEAD;
 	return b->saved || !l || l->path->device->done(l, b->seq);
 }
 
 /* Nobody needs its bytes any more. */
 static bool over(const struct stream *s, const struct block *b)
 {
-	return b->here || b->hi <= s->snd.ring.rd || cut_tx_on_tcp(&s->snd.cut) || s->snd.lost || atomic_load(&s->peer_gone) == 2;
+	return b->here || b->hi <= s->snd.ring.rd || cut_tx_on_tcp(&s->snd.cut) || s->snd.lost ||
+	       atomic_load(&s->peer_gone) == 2;
 }
 
 static void out_end(struct stream *s)
@@ -151,11 +167,13 @@ void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 	struct device_out *o = out_of(s);
 
 	cuda_ref_used(ref);
-	if (!o || o->n == BLOCKS) {	/* device_room() was asked before the offer, so who says that breaks rules */
+	if (!o || o->n == BLOCKS) {	/* device_room() was asked before the offer, so who says
+					 * that breaks rules */
 		cuda_unref_late(ref);
 		return;
 	}
-	o->block[o->n++] = (struct block){ .lo = to - ref->len, .hi = to, .ref = *ref, .here = true };
+	o->block[o->n++] = (struct block){ .lo = to - ref->len, .hi = to, .ref = *ref,
+					   .here = true };
 }
 
 /* What the peer has consumed by now, too. */
@@ -326,7 +344,9 @@ static void ask(struct stream *s, struct link *l, struct device_out *o)
 static void unreached(struct link *l, int e)
 {
 	if (!atomic_exchange(&l->no_device, true))
-		log_line(2, "link %u: %s cannot reach device memory (errno %d): its bytes go by host memory",
+		log_line(2,
+			 "link %u: %s cannot reach device memory (errno %d): its bytes go by host "
+			 "memory",
 			 l->index, l->path->device->name(l), -e);
 }
 
@@ -363,7 +383,8 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	if (!size)
 		ask(s, l, o);
 	takes = stream_tcp_takes(s);
-	room = takes > s->snd.ring.size ? takes : s->snd.ring.size;	/* so little it takes in any case */
+	/* so little it takes in any case */
+	room = takes > s->snd.ring.size ? takes : s->snd.ring.size;
 	if (room > size)
 		room = size;
 	if (ring_tx_refresh(&s->snd.ring))
@@ -376,7 +397,8 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	if (ref->len < LEAST || o->n == BLOCKS ||
 	    !l->path->device->publish(l, s->slot, at, key, ref->len, &seq))
 		return REASON_DEVICE_NOT_TAKEN;
-	o->block[o->n++] = (struct block){ .lo = s->snd.ring.wr, .hi = s->snd.ring.wr + ref->len, .at = at, .ref = *ref, .seq = seq };
+	o->block[o->n++] = (struct block){ .lo = s->snd.ring.wr, .hi = s->snd.ring.wr + ref->len,
+					   .at = at, .ref = *ref, .seq = seq };
 	if (s->snd.ring.dev_hi != s->snd.ring.wr)
 		s->snd.ring.dev_lo = s->snd.ring.wr;
 	__atomic_store_n(&s->snd.ring.dev_hi, s->snd.ring.wr + ref->len, __ATOMIC_RELAXED);
@@ -391,7 +413,8 @@ size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
 
 	why = send_block(s, p, ref, &n);
 	if (why) {
-		cuda_ref_why(ref, why, why == REASON_DEVICE_NOT_TAKEN && s->device.out->wanted < PATIENCE);
+		cuda_ref_why(ref, why,
+			     why == REASON_DEVICE_NOT_TAKEN && s->device.out->wanted < PATIENCE);
 		cuda_unref(ref, false);
 		return 0;
 	}
@@ -420,7 +443,10 @@ const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
 			o->bounce = pages(BOUNCE);
 		if (*ret_n > BOUNCE)
 			*ret_n = BOUNCE;
-		return o->bounce && cuda_region_read(&b->ref, b->at + (off - b->lo), o->bounce, *ret_n) ? o->bounce : NULL;
+		return o->bounce && cuda_region_read(&b->ref, b->at + (off - b->lo), o->bounce,
+						     *ret_n)
+			       ? o->bounce
+			       : NULL;
 	}
 	return NULL;
 }
@@ -429,7 +455,8 @@ const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
 
 static void grant(struct stream *s, struct link *l, const struct cuda_region *r, uint32_t key)
 {
-	struct ctl_msg m = { .type = CTL_DEVICE_RING, .version = CTL_VERSION, .slot = s->slot, .index = key,
+	struct ctl_msg m = { .type = CTL_DEVICE_RING, .version = CTL_VERSION, .slot = s->slot,
+			     .index = key,
 		.off = r ? r->base : 0, .epoch = r ? (uint32_t)r->size : 0 };
 
 	link_send(l, &m);
@@ -460,7 +487,8 @@ void device_grant(struct stream *s)
 	s->rcv.ring.dev_size = r.size;
 	s->device.in = landing;
 	lock_give(&s->rcv.lock);
-	log_line(3, "fd %d: %lu bytes of device memory for what comes from another host", atomic_load(&s->fd), (unsigned long)r.size);
+	log_line(3, "fd %d: %lu bytes of device memory for what comes from another host",
+		 atomic_load(&s->fd), (unsigned long)r.size);
 	grant(s, l, &r, key);
 }
 
@@ -473,7 +501,8 @@ void device_granted(struct stream *s, const struct ctl_msg *m)
 }
 
 /* So little that the CPU reads it itself, where it can. 0: not so. */
-static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct iovec *iov, int niov)
+static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct iovec *iov,
+			 int niov)
 {
 	uint8_t part[CUDA_SMALL];
 	size_t at = 0, room = 0;
@@ -496,7 +525,8 @@ static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct 
 	return n;
 }
 
-ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek)
+ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov,
+		    bool peek)
 {
 	struct link *l = atomic_load(&s->link);
 	uint64_t pos = off & (s->rcv.ring.dev_size - 1);
@@ -508,14 +538,17 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 	if (!got)
 		got = cuda_landing_read(s->device.in, pos, n, iov, niov, peek);
 	if (!got) {
-		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
+		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it",
+			 atomic_load(&s->fd));
 		if (++s->device.lost == LOST_MOST || cuda_landing_over())
 			grant(s, l, NULL, 0);
 		if (s->rcv.cut.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 		bg_look(s);
 		/* Who held them is gone, so nobody will send them again. */
-		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_K || s->rcv.cut.tail ? -EIO : -EAGAIN;
+		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_K || s->rcv.cut.tail
+			       ? -EIO
+			       : -EAGAIN;
 	}
 	if (!peek)
 		stat_add(STAT_copy_device, got);
@@ -523,5 +556,6 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 }
 
 const struct cuda_user device_user = {
-	.settle = device_settle_all, .save = device_save_all, .end = device_end, .forked = device_after_fork, .pins = wire_any,
+	.settle = device_settle_all, .save = device_save_all, .end = device_end,
+		.forked = device_after_fork, .pins = wire_any,
 };

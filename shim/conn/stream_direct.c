@@ -3,13 +3,16 @@
  * them out of the sender's memory (peer_memory.h).
  *
  * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
- * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
- * through the ring. A copy that lasts longer makes it release the lock (direct.stuck) and look again later. A block that is being copied
- * can be withdrawn, too: both ends leave TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever it
- * may be by then, does not count. That is done after a second, and before the machine steps, for which S and wr must be exact.
+ * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the
+ * bytes go through the ring. A copy that lasts longer makes it release the lock (direct.stuck)
+ * and look again later. A block that is being copied can be withdrawn, too: both ends leave
+ * TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever
+ * it may be by then, does not count. That is done after a second, and before the machine steps,
+ * for which S and wr must be exact.
  *
- * A block that came from a device and is unchanged since (cuda.h) is offered with the place of its snapshot: then the
- * receiver may take it from there, on its device. The block itself is as true, so it need not.
+ * A block that came from a device and is unchanged since (cuda.h) is offered with the place of
+ * its snapshot: then the receiver may take it from there, on its device. The block itself is as
+ * true, so it need not.
  *
  * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */
@@ -23,13 +26,21 @@
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
 #define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
-#define RING_PER_NS     2		/* bytes. To wait as long as the ring would take is no loss ... */
-#define LATE_WITHIN_NS  20000000	/* ... and the reader may be busy with the block before for as long as we were with this one: but not longer than that */
-#define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
-#define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
+/* bytes. To wait as long as the ring would take is no loss ... */
+#define RING_PER_NS     2
+/* ... and the reader may be busy with the block before for as long as we were with this one: but
+ * not longer than that */
+#define LATE_WITHIN_NS  20000000
+/* both ends offer: time for a thread that only reads to take one */
+#define BOTH_WITHIN_NS  40000
+/* before a block with a snapshot: what is in the ring is read first */
+#define EMPTY_WITHIN_NS 500000
 #define STUCK_AFTER_NS  20000000
-#define LATE_MOST       1		/* blocks of a link that its peer may begin to read and not finish: it may have been stopped, once */
-#define PAUSE_SHORT     16		/* what was left out in so short a pause says nothing against the buffer */
+/* blocks of a link that its peer may begin to read and not finish: it may have been stopped,
+ * once */
+#define LATE_MOST       1
+/* what was left out in so short a pause says nothing against the buffer */
+#define PAUSE_SHORT     16
 
 bool direct_offered(const struct ring_rx *r)
 {
@@ -76,8 +87,8 @@ static bool skips(struct direct_hit_rate *hit_rate)
 	return skip;
 }
 
-/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. Of a plain block it
- * is no miss: the next one may be offered. */
+/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way,
+ * or both wait for nothing. Of a plain block it is no miss: the next one may be offered. */
 static bool gives_way(const struct stream *s, uint64_t waited)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -91,11 +102,13 @@ static bool unread(const struct stream *s)
 	struct ring_shared *in = s->rcv.ring.sh;
 
 	return direct_offered(&s->rcv.ring) ||
-	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
+	       atomic_load_explicit(&in->wr, memory_order_relaxed) !=
+		       atomic_load_explicit(&in->rd, memory_order_relaxed);
 }
 
 /* Bytes taken, 0, or as direct_send(). *ret_gave: nobody took it, because this end gave way. */
-static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref, uint64_t within, bool *ret_gave)
+static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref,
+		     uint64_t within, bool *ret_gave)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->snd.ring.sh;
@@ -140,7 +153,8 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 			continue;
 		}
 		if (st == RING_OFFERED && gives_way(s, now - start)) {
-			*ret_gave = atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE);
+			*ret_gave = atomic_compare_exchange_strong(&sh->offer, &st,
+				RING_OFFER_NONE);
 			if (*ret_gave)
 				return 0;
 			continue;
@@ -175,8 +189,8 @@ static bool shows(struct link *l)
 
 #define LEAST_PAGE 4096
 
-/* What is not there yet, as of a file on a slow disk, our call waits for, and not whoever reads it, who
- * may have others to serve. */
+/* What is not there yet, as of a file on a slow disk, our call waits for, and not whoever reads
+ * it, who may have others to serve. */
 static void make_present(const void *p, size_t n)
 {
 	const volatile uint8_t *at = p;
@@ -248,15 +262,18 @@ static void offer_over(struct stream *s, ssize_t r)
 	if (r > 0)
 		s->direct.in_vain = 0;
 	else
-		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec }, REASON_DEVICE_NOT_TAKEN, false);
+		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec },
+			     REASON_DEVICE_NOT_TAKEN, false);
 	note_hit(s, SNAPSHOT, r);
 	had(s, r > 0 ? (size_t)r : 0);
 }
 
-/* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
+/* How long a sender who would wait for room in any case waits for a reader. One that offers its
+ * block every time, not again if that was in vain. */
 static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 {
-	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS, ours = s->direct.last_ns ? now_ns() - s->direct.last_ns : 0;
+	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS,
+		 ours = s->direct.last_ns ? now_ns() - s->direct.last_ns : 0;
 
 	if (ref->veiled && s->direct.in_vain)
 		return 0;
@@ -271,7 +288,8 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct.held;
 	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[SNAPSHOT];
-	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) && device_room(s);
+	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) &&
+			 device_room(s);
 	uint64_t start = now_ns();
 	ssize_t r = 0;
 
@@ -284,7 +302,8 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	} else {
 		s->direct.until = waits ? start + worth(s, ref) : 0;
 		if (ring_empties(s))
-			r = offer(s, p, ref->len, ref, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
+			r = offer(s, p, ref->len, ref,
+				  ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		if (r == -EBUSY)	/* held until direct_settle() */
 			h->held = 1;
 		else
@@ -311,7 +330,8 @@ bool direct_settle(struct stream *s, bool now)
 	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 	ssize_t n = 0;
 
-	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct.until && !unread(s))))
+	if (!now &&
+	    (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct.until && !unread(s))))
 		return false;
 	if (st == RING_OFFERED)		/* only one with a snapshot stands so long */
 		s->direct.in_vain = 1;
@@ -323,7 +343,8 @@ bool direct_settle(struct stream *s, bool now)
 	if (was_taken(st)) {
 		n = taken(s);
 		if (n > 0) {	/* of others ring_send() counts them */
-			atomic_fetch_add_explicit(&s->row->tx_bytes[s->path], (uint64_t)n, memory_order_relaxed);
+			atomic_fetch_add_explicit(&s->row->tx_bytes[s->path], (uint64_t)n,
+						  memory_order_relaxed);
 			s->direct.done += (uint64_t)n;
 		}
 	}
@@ -357,7 +378,8 @@ static bool account(struct stream *s, size_t n, bool reading)
 	s->rcv.ring.rd += n;
 	s->rcv.ring.wr = s->rcv.ring.rd;
 	s->rcv.cut.rd += n;
-	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
+	/* its sender stands by: no time to let anything gather */
+	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->rd, s->rcv.ring.rd, memory_order_relaxed);
 	return true;
 }
@@ -380,13 +402,15 @@ void direct_forget(struct stream *s)
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
 	if (l)
-		atomic_fetch_sub_explicit(&l->reading, s->direct.reading.count, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&l->reading, s->direct.reading.count,
+					  memory_order_relaxed);
 	s->direct.reading = (struct direct_reading){ .last_us = s->direct.reading.last_us };
 }
 
 #define WATCH_US 10000
 
-/* The peer may need the room, or end its context, and our program may not receive again. While it does, the watch goes on: to begin it anew costs a wake-up. */
+/* The peer may need the room, or end its context, and our program may not receive again. While
+ * it does, the watch goes on: to begin it anew costs a wake-up. */
 uint64_t direct_watch(struct stream *s, uint64_t now)
 {
 	uint64_t due = now + WATCH_US, since;
@@ -411,21 +435,26 @@ static bool may_read_on(struct stream *s)
 {
 	const struct direct_reading *d = &s->direct.reading;
 
-	return !d->to || (!d->lost && s->rcv.ring.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
+	return !d->to ||
+	       (!d->lost && s->rcv.ring.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) ||
+	       direct_read_over(s, true);
 }
 
-/* The next take would have to wait for it soon. Not after each block: to ask the driver takes a tenth of the time of a small one. */
+/* The next take would have to wait for it soon. Not after each block: to ask the driver takes a
+ * tenth of the time of a small one. */
 void direct_idle(struct stream *s)
 {
 	const struct direct_reading *d = &s->direct.reading;
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rcv.ring.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
+	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rcv.ring.rd - d->from >= READ_AHEAD ||
+		      atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
 		direct_read_over(s, false);
 }
 
 /* A take from the peer's device. */
-static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
+static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov,
+			   int niov)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_reading *d = &s->direct.reading;
@@ -441,7 +470,8 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	if (reading) {
 		if (!d->to)
 			d->from = s->rcv.ring.rd - n;
-		if (!cuda_read_next(&d->read, &t->read)) {	/* elsewhere; if that hangs, the peer is told nothing more of this stream */
+		/* elsewhere; if that hangs, the peer is told nothing more of this stream */
+		if (!cuda_read_next(&d->read, &t->read)) {
 			d->lost = !cuda_read_over(&d->read, true);
 			cuda_read_next(&d->read, &t->read);
 		}
@@ -468,15 +498,22 @@ struct turn {
 
 static struct turn turn_of(const struct stream *s)
 {
-	return (struct turn){ atomic_load(&s->link), s->rcv.ring.sh, s->rcv.cut.rd, s->rcv.ring.rd, atomic_load(&s->gen),
-			      s->rcv.cut.epoch, s->rcv.takes, (uint8_t)s->rcv.cut.state, atomic_load(&s->peer_gone) };
+	return (struct turn){ atomic_load(&s->link),
+			      s->rcv.ring.sh,
+			      s->rcv.cut.rd,
+			      s->rcv.ring.rd,
+			      atomic_load(&s->gen),
+			      s->rcv.cut.epoch,
+			      s->rcv.takes,
+			      (uint8_t)s->rcv.cut.state,
+			      atomic_load(&s->peer_gone) };
 }
 
 static bool same_turn(const struct turn *a, const struct turn *b)
 {
 	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd &&
-	       a->gen == b->gen && a->epoch == b->epoch && a->takes == b->takes && a->state == b->state &&
-	       a->peer_gone == b->peer_gone;
+	       a->gen == b->gen && a->epoch == b->epoch && a->takes == b->takes &&
+	       a->state == b->state && a->peer_gone == b->peer_gone;
 }
 
 /*
@@ -485,7 +522,8 @@ static bool same_turn(const struct turn *a, const struct turn *b)
  * this thread do. -ESTALE: the stream went on without us, and nothing of it may be looked at before
  * it has been found again.
  */
-static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint64_t from, size_t len)
+static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint64_t from,
+			  size_t len)
 {
 	struct turn was, is;
 	struct peer_read p;
@@ -511,7 +549,8 @@ static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint
 }
 
 /* Bytes that are on their way from the peer's device; 0: none, -ESTALE. */
-static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, const struct iovec *iov, int n, struct cuda_take *t)
+static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len,
+			    const struct iovec *iov, int n, struct cuda_take *t)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct cuda_found found;
@@ -544,7 +583,8 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 		n = PEER_CHUNKS;
 	for (int i = 0; i < n; i++)
 		room += iov[i].iov_len;
-	if (!atomic_compare_exchange_strong(&sh->offer, &st, room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
+	if (!atomic_compare_exchange_strong(&sh->offer, &st,
+					    room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
 	    room < DIRECT_ROOM)
 		return 0;
 	if (atomic_load_explicit(&l->no_read, memory_order_relaxed)) {
@@ -574,7 +614,8 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	if (r == -ESTALE)
 		return r;
 	if (r <= 0) {
-		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
+		/* A bad address at either end is the call's fault, not the system's: the ring
+		 * finds out whose. */
 		take_ends(sh, r == -EPERM ? RING_REFUSED : RING_DECLINED);
 		return 0;
 	}

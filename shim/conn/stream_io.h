@@ -2,9 +2,10 @@
  * stream_io.h - what the send core (stream_send.c) and the receive core (stream_recv.c) share.
  *
  * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
- * can be done without sleeping on whatever carries the direction now, release the lock; only then
- * wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or its becoming TCP-only may happen during any
- * sleep, and a caller never holds anything while it sleeps.
+ * can be done without sleeping on whatever carries the direction now, release the lock; only
+ * then wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or its
+ * becoming TCP-only may happen during any sleep, and a caller never holds anything while it
+ * sleeps.
  */
 #ifndef RDMASHIM_STREAM_IO_H
 #define RDMASHIM_STREAM_IO_H
@@ -22,7 +23,8 @@
 #define PUBLISH_CHUNK 32768
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
-#define KERNEL_IOVS 64		/* at a time, where the application's own array cannot be used: its thread may have a small stack */
+/* at a time, where the application's own array cannot be used: its thread may have a small stack */
+#define KERNEL_IOVS 64
 
 /* A position in an iovec. */
 struct cursor {
@@ -36,7 +38,8 @@ static inline int cursor_init(struct cursor *c, const struct iovec *iov, int n)
 {
 	*c = (struct cursor){ .iov = iov, .n = n };
 	for (int i = 0; i < n; i++) {
-		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)	/* the kernel's half: it says so before it waits */
+		/* the kernel's half: it says so before it waits */
+		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)
 			return -EFAULT;
 		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
 			return -EINVAL;
@@ -94,13 +97,14 @@ static inline int cursor_iov(const struct cursor *c, struct iovec *out, int cap,
 
 static inline void count(_Atomic uint64_t *c, size_t n)
 {
-	/* One writer at a time (the lock of the half): no need for a locked add. The count is taken as
-	 * the type it has: a copy of it only for this would be two more instructions. */
+	/* One writer at a time (the lock of the half): no need for a locked add. The count is
+	 * taken as the type it has: a copy of it only for this would be two more instructions. */
 	arch_add((uint64_t *)c, n);
 }
 
-/* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a
- * plain call would ask the kernel, which has told it. Lock of either half held. */
+/* The connection's error that a call met after it had moved bytes is the next call's. It may
+ * have given its slot back meanwhile; but a plain call would ask the kernel, which has told it.
+ * Lock of either half held. */
 void stream_untold(struct stream *s, long r);	/* stream_send.c */
 
 #endif

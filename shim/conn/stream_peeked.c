@@ -1,11 +1,14 @@
 /*
- * stream_peeked.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a poll.
+ * stream_peeked.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD
+ * or a poll.
  *
- * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and meanwhile TCP has only some of them.
- * So as long as the direction is frozen, what TCP does not have yet is looked at in the ring, where the sender holds it until its BACK
- * is answered; and whoever then finds less than was shown waits for the rest, which is on its way through the kernel. A poll may have
- * shown that there is something: as long as what was sent again is not here, whoever finds nothing waits as well. The same if a
- * waiter was told of a large block that its sender offers, and the call that follows has no room for it: then it comes by the ring.
+ * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and
+ * meanwhile TCP has only some of them. So as long as the direction is frozen, what TCP does not
+ * have yet is looked at in the ring, where the sender holds it until its BACK is answered; and
+ * whoever then finds less than was shown waits for the rest, which is on its way through the
+ * kernel. A poll may have shown that there is something: as long as what was sent again is not
+ * here, whoever finds nothing waits as well. The same if a waiter was told of a large block that
+ * its sender offers, and the call that follows has no room for it: then it comes by the ring.
  *
  * And TCP gives all that it has. So a read that wants more than it finds waits for what a cut or
  * a rewind moves at that moment: it would find that, too, if it had gone by TCP.
@@ -20,13 +23,16 @@
 #include "conn/stream_int.h"
 #include "policy/log.h"
 
-#define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
+/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
+#define YIELD_NS	50000
 #define NAP_NS		50000		/* ... or longer, where others need the processors */
-#define EMPTY_NS	1000000		/* TCP tells when it has something; the rest may come otherwise */
+/* TCP tells when it has something; the rest may come otherwise */
+#define EMPTY_NS	1000000
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) && s->rcv.cut.rd + n > s->rcv.peeked)
+	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) &&
+	    s->rcv.cut.rd + n > s->rcv.peeked)
 		s->rcv.peeked = s->rcv.cut.rd + n;
 }
 
@@ -76,7 +82,8 @@ bool stream_await_peeked(struct stream *s, uint32_t gen, int fd, bool some,
 
 	if (!wait->until) {
 		wait->since = now;
-		wait->until = now + stream_patience(s, PATIENCE_CALL, some ? STREAM_LESS_NS : STREAM_PATIENCE_NS);
+		wait->until = now + stream_patience(s, PATIENCE_CALL,
+						    some ? STREAM_LESS_NS : STREAM_PATIENCE_NS);
 	}
 	if (now < wait->until) {
 		if (now < wait->since + YIELD_NS)
@@ -124,7 +131,8 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 		size_t good = usermem_ok(&s->rcv.mem, iov[i].iov_base, chunk, true);
 
 		if (good)
-			ring_rx_copy(&s->rcv.ring, from + done - s->rcv.ring.rd, iov[i].iov_base, good);
+			ring_rx_copy(&s->rcv.ring, from + done - s->rcv.ring.rd, iov[i].iov_base,
+				     good);
 		done += good;
 		if (good < chunk)
 			break;
@@ -142,7 +150,8 @@ static uint64_t sent_to(struct stream *s, bool resent)
 		return s->rcv.ring.wr;
 	if (!resent)
 		return 0;
-	return cut == UINT64_MAX || s->rcv.resent_to < s->rcv.cut.rd + cut ? s->rcv.resent_to : s->rcv.cut.rd + cut;
+	return cut == UINT64_MAX || s->rcv.resent_to < s->rcv.cut.rd + cut ? s->rcv.resent_to
+									   : s->rcv.cut.rd + cut;
 }
 
 bool stream_owes_more(struct stream *s, bool resent)

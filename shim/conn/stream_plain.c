@@ -1,7 +1,8 @@
 /*
- * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, SOFT): they go to the kernel as they came,
- * counted while they are inside, because a cut has to wait for them. Every byte that stays on TCP comes through here, so
- * the way is short, and touches one cache line of the stream and one of its counter row.
+ * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, SOFT): they go to
+ * the kernel as they came, counted while they are inside, because a cut has to wait for them.
+ * Every byte that stays on TCP comes through here, so the way is short, and touches one cache
+ * line of the stream and one of its counter row.
  *
  * Locks: none.
  */
@@ -12,12 +13,14 @@
 #include "conn/stream_int.h"
 
 /*
- * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back from none of them; nor does one that jumps out of a
- * signal handler, whose calls are given up with it. More, one in the handler of the other, are not noted.
+ * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back
+ * from none of them; nor does one that jumps out of a signal handler, whose calls are given up
+ * with it. More, one in the handler of the other, are not noted.
  */
 #define CALLS 4
 static __thread struct {
-	_Alignas(32) uint32_t depth;	/* on one cache line with the first call: it is cold right after a system call */
+	_Alignas(32) uint32_t depth;	/* on one cache line with the first call: it is cold
+					 * right after a system call */
 	bool keyed;
 	struct { struct stream *s; _Atomic uint32_t *n; } call[CALLS];
 } in __attribute__((tls_model("initial-exec")));
@@ -45,9 +48,11 @@ static __attribute__((noinline)) void was_last(struct stream *s, uint32_t gen)
 
 static inline void uncount(struct stream *s, _Atomic uint32_t *n)
 {
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* ours while we are counted */
+	/* ours while we are counted */
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 
-	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_ATTACHED || atomic_load(&s->dead)))
+	if (atomic_fetch_sub(n, 1) == 1 &&
+	    (atomic_load(&s->mode) == MODE_ATTACHED || atomic_load(&s->dead)))
 		was_last(s, gen);
 }
 
@@ -62,7 +67,8 @@ static void thread_gone(void *unused)
 
 void stream_plain_after_fork(void) { in.depth = 0; }
 
-/* At the start of the program: the C library has a place for the values of its first keys, and allocates for the others. */
+/* At the start of the program: the C library has a place for the values of its first keys, and
+ * allocates for the others. */
 static pthread_key_t key;
 void stream_plain_start(void) { pthread_key_create(&key, thread_gone); }
 
@@ -75,39 +81,47 @@ static __attribute__((noinline)) void note_thread(void)
 	errno = e;
 }
 
-static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r, uint8_t turn)
+static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r,
+			 uint8_t turn)
 {
 	if (r > 0) {
-		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
-		atomic_store_explicit(moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,
-				      memory_order_relaxed);
+		/* Two threads that use one plain stream at once may lose a count: not worth a
+		 * locked add per call. */
+		atomic_store_explicit(
+			moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,
+			memory_order_relaxed);
 		if (atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW)
 			earn(s, (uint64_t)r, turn);
 	}
-	if (in.depth) {		/* not in a child that was forked inside the call, in a handler: its counts began anew */
+	if (in.depth) {		/* not in a child that was forked inside the call, in a handler:
+				 * its counts began anew */
 		in.depth--;
 		uncount(s, n);
 	}
 }
 
-/* A non-blocking connect() is under way still, or has failed: a search would end before there is anything to find. */
+/* A non-blocking connect() is under way still, or has failed: a search would end before there is
+ * anything to find. */
 static bool connecting(struct stream *s)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
-	return s->role == ROLE_CLIENT && !s->earn.bytes && sys(SYS_getpeername, atomic_load(&s->fd), &peer, &len) < 0;
+	return s->role == ROLE_CLIENT && !s->earn.bytes &&
+	       sys(SYS_getpeername, atomic_load(&s->fd), &peer, &len) < 0;
 }
 
 /*
- * A call that may last. What it will move is counted before it: the other end may have earned after the first part of it, and searches for an end that
- * is not marked for a moment only, and for one that does not answer for seconds.
+ * A call that may last. What it will move is counted before it: the other end may have earned
+ * after the first part of it, and searches for an end that is not marked for a moment only, and
+ * for one that does not answer for seconds.
  */
 static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n, uint8_t turn)
 {
 	int e = errno;
 
-	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
+	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW ||
+	    !atomic_load(&s->connected))
 		return;
 	stream_mark(s);
 	if (!connecting(s))
@@ -141,8 +155,8 @@ static inline void note_call(uint32_t at, struct stream *s, _Atomic uint32_t *n)
 	}
 }
 
-/* A long send that blocks would last in the kernel, and the cut have to wait for it. But there it goes
- * on when another thread closes the number. */
+/* A long send that blocks would last in the kernel, and the cut have to wait for it. But there
+ * it goes on when another thread closes the number. */
 static __attribute__((noinline)) bool waits_here(struct stream *s)
 {
 	return atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) &&
@@ -174,7 +188,8 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain.tx, n); }
 bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain.rx, n); }
 
-/* The other half may have been cut over meanwhile: what the kernel said of this one is said of both. */
+/* The other half may have been cut over meanwhile: what the kernel said of this one is said of
+ * both. */
 static __attribute__((noinline)) void failed(struct stream *s)
 {
 	int e = errno;

@@ -16,8 +16,10 @@
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
 
-/* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as by one call. */
-static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c, size_t max, int flags)
+/* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as
+ * by one call. */
+static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c,
+						       size_t max, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
@@ -33,7 +35,8 @@ static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd,
 			return done ? done : r;
 		done += r;
 		cursor_step(&c, (size_t)r);
-		/* Less than was asked for: there is no more, or the end, an error or the urgent mark is next, which is the next call's. */
+		/* Less than was asked for: there is no more, or the end, an error or the urgent
+		 * mark is next, which is the next call's. */
 	} while (r == whole && c.left && (size_t)done < max && !(flags & MSG_PEEK));
 	return done;
 }
@@ -42,7 +45,8 @@ static long kernel_recvv(struct stream *s, int fd, const struct cursor *c, size_
 {
 	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
 
-	return c->skip || c->left > max ? kernel_recv_some(s, fd, *c, max, flags) : sys(SYS_recvmsg, fd, &h, flags);
+	return c->skip || c->left > max ? kernel_recv_some(s, fd, *c, max, flags)
+					: sys(SYS_recvmsg, fd, &h, flags);
 }
 
 static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
@@ -51,13 +55,15 @@ static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t
 	if (c->n == 1) {
 		size_t len = c->left < max ? c->left : max;
 
-		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL, NULL);
+		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL,
+			   NULL);
 	}
 	return kernel_recvv(s, fd, c, max, flags);
 }
 
-/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. EPIPE, of a reset after the FIN, is told to those who send, or ask for SO_ERROR: for
- * reads the FIN counts (SOCK_DONE in tcp_recvmsg_locked(), net/ipv4/tcp.c). */
+/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. EPIPE, of a
+ * reset after the FIN, is told to those who send, or ask for SO_ERROR: for reads the FIN counts
+ * (SOCK_DONE in tcp_recvmsg_locked(), net/ipv4/tcp.c). */
 static long at_the_end(struct stream *s)
 {
 	int e = atomic_exchange(&s->err, 0), none = 0;
@@ -68,8 +74,9 @@ static long at_the_end(struct stream *s)
 	return 0;
 }
 
-/* A read of the kernel's gives EPIPE where stream_reset() has disconnected the socket: to those who slept
- * in it (sk_wait_event() in include/net/sock.h), and as what was left of an RST after the FIN. */
+/* A read of the kernel's gives EPIPE where stream_reset() has disconnected the socket: to those
+ * who slept in it (sk_wait_event() in include/net/sock.h), and as what was left of an RST after
+ * the FIN. */
 ssize_t stream_kernel_read(struct stream *s, ssize_t n)
 {
 	long r;
@@ -91,7 +98,8 @@ static bool ring_ended(struct stream *s)
 	return !ring_rx_avail(&s->rcv.ring);
 }
 
-/* A read that must not block has been made. True: by one who seems to wait by that. rcv.lock held. */
+/* A read that must not block has been made. True: by one who seems to wait by that. rcv.lock
+ * held. */
 static bool asks_again(struct stream *s, long r)
 {
 	bool known = atomic_load_explicit(&s->waits_seen, memory_order_relaxed);
@@ -109,13 +117,15 @@ static inline void took_from_ring(struct stream *s, size_t n)
 	stream_consumed(s);
 }
 
-/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or 0: nothing is done. rcv.lock held. */
+/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or
+ * 0: nothing is done. rcv.lock held. */
 static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n, int flags)
 {
 	size_t len = iov->iov_len, avail;
 
-	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_K || s->rcv.cut.rd < s->rcv.cut.cut_at ||
-	    s->rcv.cut.back_pending || s->rcv.ring.dev_hi > s->rcv.ring.rd || atomic_load(&s->peer_gone))
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_K ||
+	    s->rcv.cut.rd < s->rcv.cut.cut_at || s->rcv.cut.back_pending ||
+	    s->rcv.ring.dev_hi > s->rcv.ring.rd || atomic_load(&s->peer_gone))
 		return 0;
 	avail = ring_rx_avail(&s->rcv.ring);
 	if (avail < len) {
@@ -140,15 +150,18 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	return len;
 }
 
-/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction falls back. rcv.lock held. */
-static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
+/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction falls back. rcv.lock
+ * held. */
+static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64_t peeked,
+			    int flags)
 {
 	struct iovec v[16];
 	ssize_t r = (ssize_t)n;
 
 	if (!(flags & MSG_TRUNC))
 		/* cppcheck-suppress uninitvar; cursor_iov() fills v in */
-		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
+		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, cursor_iov(c, v, 16, n),
+				flags & MSG_PEEK);
 	if (r < 0)
 		return r;
 	cursor_step(c, (size_t)r);
@@ -157,8 +170,9 @@ static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64
 	return r;
 }
 
-/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_read(). `first`: nothing was read before; else
- * an offer stays for the next call, since it may have to forget what was read. rcv.lock held. */
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_read().
+ * `first`: nothing was read before; else an offer stays for the next call, since it may have to
+ * forget what was read. rcv.lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
@@ -183,7 +197,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 			break;
 		if (!n && direct_offered(&s->rcv.ring)) {
 			struct iovec v[16];
-			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
+			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0
+								: cursor_iov(c, v, 16, SIZE_MAX);
 			ssize_t got = direct_read(s, v, nv);
 
 			if (got < 0)
@@ -225,7 +240,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 				bad = good < chunk;
 				chunk = good;
 				if (chunk >= COPY_SHARE_MIN)
-					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, chunk, copy_shared);
+					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, chunk,
+							copy_shared);
 				else if (chunk)
 					ring_rx_copy(&s->rcv.ring, peeked + at, p, chunk);
 			}
@@ -264,14 +280,17 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 	return (long)done;
 }
 
-/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
- * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rcv.lock held. */
+/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have
+ * died with bytes in the ring. But a sender that closes says so before its FIN, and one that
+ * never cut left no header. rcv.lock held. */
 static bool true_fin(struct stream *s)
 {
 	int e = atomic_load(&s->err);
 
 	/* or it was an RST, whose error was taken before: see kernel_error() */
-	if (s->rcv.cut.state == CUT_RX_T || (s->rcv.cut.state == CUT_RX_A && atomic_load(&s->rcv.ring.sh->epoch) < s->rcv.cut.epoch))
+	if (s->rcv.cut.state == CUT_RX_T ||
+	    (s->rcv.cut.state == CUT_RX_A &&
+	     atomic_load(&s->rcv.ring.sh->epoch) < s->rcv.cut.epoch))
 		return !e || e == EPIPE || stream_at_end(s);
 	return stream_at_end(s);
 }
@@ -298,7 +317,8 @@ static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
 	return done ? (long)done : r;
 }
 
-/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try again. rcv.lock held. */
+/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try
+ * again. rcv.lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
 	uint64_t tcp = cut_rx_tcp_left(&s->rcv.cut);
@@ -307,9 +327,10 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 
 	if (atomic_load(&s->peer_gone) == 2)
 		return at_the_end(s);
-	/* With bytes known to be in the ring this is not the end, and to look would fetch the line that the sender writes
-	 * with each message. */
-	if (!(s->rcv.cut.state == CUT_RX_K && ring_rx_avail(&s->rcv.ring)) && stream_at_end(s)) {	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+	/* With bytes known to be in the ring this is not the end, and to look would fetch the
+	 * line that the sender writes with each message. */
+	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+	if (!(s->rcv.cut.state == CUT_RX_K && ring_rx_avail(&s->rcv.ring)) && stream_at_end(s)) {
 		s->rcv.eof = 1;
 		return 0;
 	}
@@ -319,9 +340,10 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			r = peek_on(s, c, r, flags);
 		if (r == -EFAULT)	/* of the caller, not of the connection */
 			return r;
-		/* A reset: what the ring still has comes before the error. Who sends through a ring must hear of it, too. */
-		if (r < 0 && r != -EAGAIN && !stream_fallback_both(s) && !atomic_load(&s->peer_gone) &&
-		    atomic_load(&s->link)) {
+		/* A reset: what the ring still has comes before the error. Who sends through a
+		 * ring must hear of it, too. */
+		if (r < 0 && r != -EAGAIN && !stream_fallback_both(s) &&
+		    !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			bool kernels = s->rcv.cut.state == CUT_RX_T;
 
 			if (!kernels)
@@ -329,12 +351,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			lock_take(&s->snd.lock);
 			stream_peer_dead(s);
 			lock_give(&s->snd.lock);
-			return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
+			return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags)
+								      : r;
 		}
 		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
 		if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
 			return 0;
-		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+		/* its process may have ended, and left input unread */
+		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			bool later;
 
 			lock_take(&s->snd.lock);
@@ -350,7 +374,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			return 0;
 		}
 		/* BACK, or the end of the control socket, settles it in a moment. */
-		if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+		if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) &&
+		    atomic_load(&s->link)) {
 			s->rcv.fin_held = 1;
 			return -EAGAIN;
 		}
@@ -359,7 +384,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rcv.cut)) {
 			if (r < 0)
 				atomic_store(&s->err, (int)-r);	/* after what the ring still has */
-			/* The sender died in the middle of a rewind; what it held is still there. */
+			/* The sender died in the middle of a rewind; what it held is still
+			 * there. */
 			if (s->rcv.cut.rd < s->rcv.cut.cut_at)
 				return -ECONNRESET;
 			s->rcv.ring.rd = s->rcv.cut.rd;
@@ -370,7 +396,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			return r ? r : at_the_end(s);
 		if (!(flags & MSG_PEEK)) {
 			s->rcv.cut.rd += (uint64_t)r;
-			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r,
+						  memory_order_relaxed);
 			if (s->rcv.cut.state == CUT_RX_K)
 				ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
 			if (s->rcv.cut.back_pending)
@@ -380,8 +407,9 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		cursor_step(c, done);
 		if (s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
-		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
-		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
+		/* Exactly at S. What came into the ring before was nobody's event while TCP's
+		 * bytes were in front of it; an edge-triggered waiter that does not read on
+		 * (FIONREAD told it less) needs one now. */
 		stream_wake(s);
 		if (!c->left)
 			return (long)done;
@@ -403,10 +431,12 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	return r;
 }
 
-/* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does better with TCP's long queues. */
+/* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does
+ * better with TCP's long queues. */
 static void found_poller(struct stream *s, int fd, uint32_t gen)
 {
-	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
+	/* the test hook cuts what it can */
+	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();
 	bool found;
 
 	lock_take(&s->rcv.lock);
@@ -482,7 +512,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		else if (r == -EAGAIN && (nonblock || done || shut))
 			owed = c.left && !call.switched_path &&
 			       (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
-		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
+		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
+			 asks_again(s, r);
 		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.switched_path &&
 			 (resent || stream_rx_promised(s));
 		epoch = s->rcv.cut.epoch;
@@ -516,7 +547,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			call.deadline = deadline_of(s->opt.rcv_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLIN, &call);
-		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
+		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all
+						 * the same */
 		if (r && !late)
 			return done ? (ssize_t)done : r;
 		if (late)

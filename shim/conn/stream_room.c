@@ -1,5 +1,6 @@
 /*
- * stream_room.c - how much may be under way: what TCP has taken and could take back, rings that fit it, and larger ones for who fills his.
+ * stream_room.c - how much may be under way: what TCP has taken and could take back, rings that
+ * fit it, and larger ones for who fills his.
  *
  * Locks: snd.lock, unless it says otherwise.
  */
@@ -21,7 +22,8 @@ struct tcp_info_bytes {
 	uint64_t pacing[2];
 	uint64_t bytes_acked, bytes_received;
 };
-_Static_assert(offsetof(struct tcp_info_bytes, bytes_acked) == 120, "linux/tcp.h: tcpi_bytes_acked is at 120");
+_Static_assert(offsetof(struct tcp_info_bytes, bytes_acked) == 120,
+	       "linux/tcp.h: tcpi_bytes_acked is at 120");
 
 static int tcp_bytes(int fd, struct tcp_info_bytes *ti)
 {
@@ -74,19 +76,22 @@ int64_t stream_kernel_received(int fd)
 	return r ? r : (int64_t)ti.bytes_received;
 }
 
-/* What the peer's kernel would take now, beyond what is on the way; 0: not known (before Linux 5.4). */
+/* What the peer's kernel would take now, beyond what is on the way; 0: not known (before Linux
+ * 5.4). */
 static uint64_t peer_window(int fd)
 {
 	struct { uint8_t before[228]; uint32_t snd_wnd; } ti;	/* linux/tcp.h */
 	uint32_t len = sizeof ti;
 	int q = 0;
 
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 || len < sizeof ti || sys(SYS_ioctl, fd, SIOCOUTQ, &q) < 0)
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 || len < sizeof ti ||
+	    sys(SYS_ioctl, fd, SIOCOUTQ, &q) < 0)
 		return 0;
 	return ti.snd_wnd > (uint32_t)q ? ti.snd_wnd - (uint32_t)q : 0;
 }
 
-/* How many bytes TCP would take back now though nobody reads. UINT64_MAX: not known (before Linux 4.12). *ret_full: it has no room for a program's. */
+/* How many bytes TCP would take back now though nobody reads. UINT64_MAX: not known (before
+ * Linux 4.12). *ret_full: it has no room for a program's. */
 static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
 {
 	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
@@ -97,8 +102,11 @@ static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
 	*ret_full = false;
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MEMINFO, mem, &len) < 0)
 		return UINT64_MAX;
-	room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
-	*ret_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
+	room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED]
+		       ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED]
+		       : 0;
+	*ret_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in
+							 * include/net/sock.h */
 	room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
 	return stream_path(s)->far ? room + peer_window(fd) : room;
 }
@@ -110,13 +118,18 @@ uint64_t stream_tcp_takes(const struct stream *s)
 	return tcp_takes(s, &full);
 }
 
-static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
+static uint64_t large_now(const struct ring_tx *r)
+{
+	return r->large_size && r->buf == r->large ? r->size : 0;
+}
 
 void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	bool full;
-	uint64_t room, old = s->snd.ring.old_to > s->snd.ring.rd ? s->snd.ring.old_to - s->snd.ring.rd : 0, least;
+	uint64_t room,
+		old = s->snd.ring.old_to > s->snd.ring.rd ? s->snd.ring.old_to - s->snd.ring.rd : 0,
+		least;
 
 	s->snd.ring.unused = s->snd.tcp_full = 0;
 	if (!l || (l->wire && !large_now(&s->snd.ring)))	/* so little TCP takes */
@@ -158,7 +171,8 @@ void stream_count_ring(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->snd.ring.size : 0, memory_order_relaxed);
+	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->snd.ring.size : 0,
+			      memory_order_relaxed);
 	atomic_store_explicit(&s->row->link, l && l->stat ? l->index + 1 : 0, memory_order_relaxed);
 }
 
@@ -175,7 +189,8 @@ void stream_filled(struct stream *s)
 	uint64_t size = 2 * s->snd.ring.size, takes;
 	bool full;
 
-	if (large_now(&s->snd.ring) || s->snd.ring.dev_hi > s->snd.ring.rd || ring_tx_room(&s->snd.ring) >= s->snd.ring.size / 4)
+	if (large_now(&s->snd.ring) || s->snd.ring.dev_hi > s->snd.ring.rd ||
+	    ring_tx_room(&s->snd.ring) >= s->snd.ring.size / 4)
 		return;
 	ring_tx_refresh(&s->snd.ring);	/* a lie is found by who needs the room */
 	if (ring_tx_room(&s->snd.ring) >= s->snd.ring.size / 4)
@@ -193,7 +208,8 @@ void stream_filled(struct stream *s)
 		ring_tx_enlarge(&s->snd.ring, size);
 		count_larger(s);
 		stream_fit_tcp(s);
-		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->snd.ring.size);
+		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd),
+			 (unsigned long)s->snd.ring.size);
 	} else if (s->snd.fulls < FULLS && ++s->snd.fulls == FULLS &&
 		   l->wire->large_left(l)) {
 		link_send(l, &m);
@@ -206,7 +222,8 @@ static bool take_large(struct stream *s, uint64_t size)
 	uint64_t now = large_now(&s->snd.ring);
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
+	if (atomic_fetch_add(&large_bytes, size - now) + size - now >
+	    shim_tunables()->ring_memory) {
 		atomic_fetch_sub(&large_bytes, size - now);
 		return false;
 	}
@@ -224,7 +241,8 @@ static bool take_large(struct stream *s, uint64_t size)
 	ring_tx_enlarge(&s->snd.ring, size);
 	count_larger(s);
 	stream_fit_tcp(s);
-	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
+	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd),
+		 (unsigned long)size);
 	return true;
 }
 
@@ -236,7 +254,8 @@ void stream_enlarge(struct stream *s, size_t want)
 	if (s->wired || !s->snd.ring.large_size || s->snd.ring.unused ||
 	    s->snd.ring.rd != s->snd.ring.wr)
 		return;
-	while (size < 2 * want && size < s->snd.ring.large_size)	/* the next call finds room while this one's bytes are read */
+	/* the next call finds room while this one's bytes are read */
+	while (size < 2 * want && size < s->snd.ring.large_size)
 		size *= 2;
 	if (size != s->snd.ring.size)
 		take_large(s, size);

@@ -17,14 +17,19 @@
 #include "base/loop.h"
 #include "link/patience.h"
 
-#define STUCK_NS     1000000000	/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long ... */
-#define STUCK_LEAST_NS 50000000	/* (so long also if others were waited for in vain: patience.h) ... */
+/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long
+ * ... */
+#define STUCK_NS     1000000000
+/* (so long also if others were waited for in vain: patience.h) ... */
+#define STUCK_LEAST_NS 50000000
 /* ... and, as an older library does not ring when it has the block, looked at so often */
 #define STUCK_LOOK_NS 1000000
 #define THEIRS_NS    1000000000	/* another thread waits for its block no longer */
 
-/* What is left begins within a chunk. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
-static __attribute__((noinline)) long kernel_send_rest(struct stream *s, int fd, struct cursor c, int flags)
+/* What is left begins within a chunk. All that the kernel takes, as by one call: who waits for
+ * an edge takes a short count for no room. */
+static __attribute__((noinline)) long kernel_send_rest(struct stream *s, int fd, struct cursor c,
+						       int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
@@ -56,7 +61,8 @@ static long kernel_send(struct stream *s, int fd, const struct cursor *c, int fl
 {
 	fdtab_kernel_call();
 	if (c->n == 1)
-		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
+		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL,
+			   0);
 	return kernel_sendv(s, fd, c, flags);
 }
 
@@ -81,8 +87,8 @@ static void sigpipe(int flags)
 /* No error holds, whatever the path. snd.lock held. */
 static inline bool tx_sound(struct stream *s)
 {
-	return !atomic_load(&s->shut.wr) && !s->snd.lost && !atomic_load(&s->err) && !s->lost.reset_ours &&
-	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->snd.cut));
+	return !atomic_load(&s->shut.wr) && !s->snd.lost && !atomic_load(&s->err) &&
+	       !s->lost.reset_ours && (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->snd.cut));
 }
 
 /* 0, or -errno, which is told once. snd.lock held. */
@@ -104,14 +110,16 @@ static bool goes_nowhere(const struct stream *s)
 	       !s->lost.reset_ours;
 }
 
-/* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common segment. */
+/* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common
+ * segment. */
 static bool takes_snapshots(const struct stream *s)
 {
 	return stream_path(s)->device || !s->wired;
 }
 
-/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
- * work: to stand by while the receiver copies costs such a thread more than its own copy does, which goes on beside the receiver's. */
+/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that.
+ * Who does not want to wait has other work: to stand by while the receiver copies costs such a
+ * thread more than its own copy does, which goes on beside the receiver's. */
 static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *plain)
 {
 	size_t n = c->iov->iov_len - c->skip;
@@ -169,15 +177,18 @@ static inline void put_in_ring(struct stream *s, size_t n)
 		stream_filled(s);
 }
 
-/* What most calls are, in a straight line: one small chunk, and room for it in the ring. False, and nothing is done, where
- * anything is out of the ordinary: ring_send() knows all of it. snd.lock held, nothing of the call is sent yet. */
+/* What most calls are, in a straight line: one small chunk, and room for it in the ring. False,
+ * and nothing is done, where anything is out of the ordinary: ring_send() knows all of it.
+ * snd.lock held, nothing of the call is sent yet. */
 static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 {
 	size_t len = iov->iov_len;
 
-	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->snd.cut) || !tx_sound(s) || s->direct.stuck || s->direct.done || !s->snd.held)
+	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->snd.cut) || !tx_sound(s) ||
+	    s->direct.stuck || s->direct.done || !s->snd.held)
 		return false;
-	if (ring_tx_room(&s->snd.ring) < len || usermem_ok(&s->snd.mem, iov->iov_base, len, false) < len)
+	if (ring_tx_room(&s->snd.ring) < len ||
+	    usermem_ok(&s->snd.mem, iov->iov_base, len, false) < len)
 		return false;
 	ring_tx_copy(&s->snd.ring, 0, iov->iov_base, len);
 	count(&s->moves.fast_bytes[0], len);
@@ -185,7 +196,8 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 	return true;
 }
 
-/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. snd.lock held. */
+/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be
+ * read. snd.lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
@@ -231,7 +243,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		if (!n) {
 			if (ring_tx_refresh(&s->snd.ring))
 				return -EPROTO;
-			if (!ring_tx_room(&s->snd.ring) && !stream_more_room(s) && !stream_look_at_wire(s))
+			if (!ring_tx_room(&s->snd.ring) && !stream_more_room(s) &&
+			    !stream_look_at_wire(s))
 				break;
 			continue;
 		}
@@ -282,7 +295,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	return (ssize_t)done;
 }
 
-/* A non-blocking caller will be told of room by an event; and if nobody ever reads, TCP takes over. */
+/* A non-blocking caller will be told of room by an event; and if nobody ever reads, TCP takes
+ * over. */
 static bool ring_still_full(struct stream *s)
 {
 	segment_want_room(&s->snd.ring);
@@ -294,8 +308,9 @@ static bool ring_still_full(struct stream *s)
 	return true;
 }
 
-/* The block is the receiver's until it has finished, but not for ever. Bytes that it took. snd.lock held, and given for a while;
- * the program's handlers wait, for one that jumps out would leave the block to nobody. */
+/* The block is the receiver's until it has finished, but not for ever. Bytes that it took.
+ * snd.lock held, and given for a while; the program's handlers wait, for one that jumps out
+ * would leave the block to nobody. */
 static size_t await_take(struct stream *s, uint32_t gen)
 {
 	struct bell *b;
@@ -344,7 +359,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 {
 	struct call call = { .mark = signals_mark() };
 	struct cursor c;
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
+	/* the struct may be another stream's after a sleep */
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	size_t done = 0;
 	bool nonblock, ours, hiccup, stuck, theirs, late = false;
 	uint32_t epoch, seen = 0;
@@ -382,7 +398,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
 			do
 				r = ring_send(s, &c, nonblock, &stuck);
-			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
+			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) &&
+			       (done += (size_t)r, true));
 			if (r == -EPROTO) {
 				stat_add(STAT_bad_peer, 1);
 				stat_row_reason(s->row, REASON_PROTOCOL);
@@ -404,14 +421,16 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			}
 		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
 			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
-			/* Its FIN waits until we have read all, so the kernel does not know that this comes after it. */
+			/* Its FIN waits until we have read all, so the kernel does not know that
+			 * this comes after it. */
 			if (r == -ECONNRESET && stream_final_seen(s)) {
 				r = -EPIPE;
 				ours = true;
 			}
 			if (r > 0) {
 				s->snd.cut.wr += (uint64_t)r;
-				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r,
+							  memory_order_relaxed);
 				done += (size_t)r;
 				cursor_step(&c, (size_t)r);
 				r = -EAGAIN;
@@ -419,7 +438,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
-		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done && !call.switched_path && stream_tx_coming(s);
+		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done &&
+			 !call.switched_path && stream_tx_coming(s);
 		epoch = s->snd.cut.epoch;
 		if (done)
 			stream_untold(s, r);
@@ -432,7 +452,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			continue;
 		if (!c.left)
 			return (ssize_t)done;
-		if (theirs && !nonblock) {	/* another thread's block: the ring has room, so nothing else would wait for it */
+		/* another thread's block: the ring has room, so nothing else would wait for it */
+		if (theirs && !nonblock) {
 			event_wait(&stream_steps, seen, now_ns() + THEIRS_NS);
 			continue;
 		}
@@ -449,7 +470,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			call.deadline = deadline_of(s->opt.snd_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
-		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
+		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all
+						 * the same */
 		if (r && !late)
 			return done ? (ssize_t)done : r;
 		if (late)
@@ -515,7 +537,8 @@ static int falls_back(struct stream *s)
 	if (!atomic_load_explicit(&s->nonblock, memory_order_relaxed))
 		return stream_fall_back(s, REASON_SPLICE);
 	r = stream_fall_back_until(s, REASON_SPLICE,
-				 start + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS) / 1000);
+				   start + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS) /
+						   1000);
 	if (!r)
 		return 0;
 	stream_in_vain(s, PATIENCE_CALL, (now_us() - start) * 1000);
@@ -553,15 +576,18 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 				r = file_chunk(s, in_fd, off, count_ - done, nonblock);
 				if (r > 0)
 					done += (size_t)r;
-			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
+			} while (done < count_ &&
+				 (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
 			if (r == 0 || done == count_) {
 				lock_give(&s->snd.lock);
-				/* The end of the file, or an offset that no file there can have: a call that moves nothing says which. */
+				/* The end of the file, or an offset that no file there can have:
+				 * a call that moves nothing says which. */
 				return done ? (ssize_t)done : sys(SYS_sendfile, fd, in_fd, off, 0);
 			}
 		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
-			/* The kernel's sendfile would block under the lock: it has no flag for that. The
-			 * socket's own flag decides, so a blocking one gets a bounded chunk when it is writable. */
+			/* The kernel's sendfile would block under the lock: it has no flag for
+			 * that. The socket's own flag decides, so a blocking one gets a bounded
+			 * chunk when it is writable. */
 			struct pollfd p = { .fd = fd, .events = POLLOUT };
 			struct timespec zero = { 0, 0 };
 			size_t n = count_ - done;
@@ -573,7 +599,9 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 				r = sys(SYS_sendfile, fd, in_fd, off, n);
 				if (r > 0) {
 					s->snd.cut.wr += (uint64_t)r;
-					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP],
+								  (uint64_t)r,
+								  memory_order_relaxed);
 					done += (size_t)r;
 				}
 				if (r >= 0 && (!r || done == count_)) {

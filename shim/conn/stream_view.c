@@ -1,12 +1,15 @@
 /*
- * stream_view.c - what a stream shows to those who poll it, whatever carries it now; and what the
- * socket itself has shown while the stream was off TCP. Who is woken when that changes: stream_wake.c.
+ * stream_view.c - what a stream shows to those who poll it, whatever carries it now; and what
+ * the socket itself has shown while the stream was off TCP. Who is woken when that changes:
+ * stream_wake.c.
  *
- * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after it, and whoever was woken looks again.
- * But it is of one moment: who asks without waiting is not woken, and what was shown must not vanish between two states.
- * What it reads of the path stays mapped because the caller is inside link_read_enter().
+ * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after
+ * it, and whoever was woken looks again. But it is of one moment: who asks without waiting is
+ * not woken, and what was shown must not vanish between two states. What it reads of the path
+ * stays mapped because the caller is inside link_read_enter().
  *
- * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rcv.lock; the others none.
+ * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rcv.lock; the
+ * others none.
  */
 #include <netinet/tcp.h>
 
@@ -14,14 +17,19 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 
-static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
+static bool leaves_room(uint64_t used, uint64_t limit)
+{
+	return used < limit && limit - used >= limit / 4;
+}
 
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
-	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused, dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED);
+	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused,
+		 dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED);
 
-	/* With the credit that we know: its line is the receiver's, who writes it with each message. Nothing follows a run in device memory. */
+	/* With the credit that we know: its line is the receiver's, who writes it with each
+	 * message. Nothing follows a run in device memory. */
 	if (dev <= rd && leaves_room(wr - rd, limit))
 		return true;
 	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
@@ -41,7 +49,8 @@ bool stream_rx_coming(struct stream *s)
 	sh = s->rcv.ring.sh;
 	if (state == CUT_RX_F && s->rcv.cut.was_cut)
 		return atomic_load_explicit(&sh->wr, memory_order_acquire) > s->rcv.cut.rd;
-	/* The sender's header is there before its CUT, which may come when the receiver has frozen. */
+	/* The sender's header is there before its CUT, which may come when the receiver has
+	 * frozen. */
 	if (atomic_load_explicit(&sh->epoch, memory_order_acquire) !=
 	    s->rcv.cut.epoch - (state == CUT_RX_F))
 		return false;
@@ -68,8 +77,8 @@ bool stream_arriving(struct stream *s)
 	return stream_rx_resent(s) && now_ns() < s->rcv.resent_ns + STREAM_PATIENCE_NS;
 }
 
-/* The peer has said where it ends, and there is more before that. Where the kernel alone has shown the
- * end it has all, too. */
+/* The peer has said where it ends, and there is more before that. Where the kernel alone has
+ * shown the end it has all, too. */
 static bool before_end(struct stream *s)
 {
 	return s->rcv.end_at != RING_NO_FINAL && !stream_at_end(s);
@@ -80,7 +89,8 @@ static bool promised(struct stream *s, bool final)
 {
 	if (atomic_load_explicit(&s->rcv.late_epoch, memory_order_relaxed) == s->rcv.cut.epoch)
 		return false;
-	return stream_rx_coming(s) || s->rcv.fin_held || (final && before_end(s)) || stream_rx_resent(s);
+	return stream_rx_coming(s) || s->rcv.fin_held || (final && before_end(s)) ||
+	       stream_rx_resent(s);
 }
 
 bool stream_rx_promised(struct stream *s) { return promised(s, stream_final_seen(s)); }
@@ -105,14 +115,16 @@ static struct stream_view view_once(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
-		if (s->rcv.fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+		if (s->rcv.fin_held) {	/* settled, but perhaps not told: the kernel's edge is
+					 * spent */
 			v.kern = EPOLLOUT;
 			v.synth = EPOLLIN | EPOLLRDHUP;
 			v.cut = true;
 		}
 		return v;
 	}
-	v.look = !gone && atomic_load_explicit(&s->rcv.ring.sh->final, memory_order_relaxed) == RING_RESET;
+	v.look = !gone &&
+		 atomic_load_explicit(&s->rcv.ring.sh->final, memory_order_relaxed) == RING_RESET;
 	final = stream_final_seen(s);
 	end = final || s->rcv.eof;
 	if (end) {
@@ -122,11 +134,13 @@ static struct stream_view view_once(struct stream *s)
 	}
 	shut_wr = atomic_load_explicit(&s->shut.wr, memory_order_relaxed);
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held || (shut_wr && !s->snd.fin_out) ||
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held ||
+		(shut_wr && !s->snd.fin_out) ||
 		atomic_load_explicit(&s->shut.rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->fallback.rdhup, memory_order_relaxed));
 	if (s->rcv.fin_held && rx != CUT_RX_K) {
-		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
+		/* The kernel's edge for FIN was spent while it could not be believed; it is ours
+		 * to report. */
 		if (rx == CUT_RX_T || gone)
 			v.synth |= EPOLLIN | EPOLLRDHUP;
 	} else if (rx != CUT_RX_K) {
@@ -136,28 +150,34 @@ static struct stream_view view_once(struct stream *s)
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire);
 
-		/* No lock is held here: between the step to K and the opening of the ring ring.rd is of another time. A blocking
-		 * reader that is told of bytes then would wait for ever. */
+		/* No lock is held here: between the step to K and the opening of the ring
+		 * ring.rd is of another time. A blocking reader that is told of bytes then would
+		 * wait for ever. */
 		if (s->rcv.cut.rd < s->rcv.cut.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
 			v.behind = wr > s->rcv.ring.rd;
-		} else if ((wr > s->rcv.ring.rd && wr > s->rcv.cut.rd) || direct_offered(&s->rcv.ring)) {
+		} else if ((wr > s->rcv.ring.rd && wr > s->rcv.cut.rd) ||
+			   direct_offered(&s->rcv.ring)) {
 			v.synth |= EPOLLIN;
 		}
 	}
-	/* To those who poll a rewind is no change: what could be read, or written, still can, a moment later. */
+	/* To those who poll a rewind is no change: what could be read, or written, still can, a
+	 * moment later. */
 	if (promised(s, final))
 		v.coming |= EPOLLIN;
 	v.cut |= rx == CUT_RX_F && stream_rx_coming(s);
-	/* One look at the state for all of this: it may be TCP's by now, which has not been asked. */
+	/* One look at the state for all of this: it may be TCP's by now, which has not been
+	 * asked. */
 	if (tx_coming(s, tx))
 		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->snd.lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
+	else if (gone || s->snd.lost || shut_wr ||
+		 ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
 		v.synth |= EPOLLOUT;
 	reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
-	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both came just now */
+	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both
+					 * came just now */
 	if (err && !reset)
 		reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
 	gone |= reset;
@@ -176,8 +196,10 @@ struct moment { uint32_t rx_epoch, tx_epoch; uint8_t rx, tx; };
 
 static struct moment moment_of(const struct stream *s)
 {
-	return (struct moment){ __atomic_load_n(&s->rcv.cut.epoch, __ATOMIC_RELAXED), __atomic_load_n(&s->snd.cut.epoch, __ATOMIC_RELAXED),
-				__atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE), __atomic_load_n(&s->snd.cut.state, __ATOMIC_ACQUIRE) };
+	return (struct moment){ __atomic_load_n(&s->rcv.cut.epoch, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->snd.cut.epoch, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE),
+				__atomic_load_n(&s->snd.cut.state, __ATOMIC_ACQUIRE) };
 }
 
 static bool same_moment(struct moment a, struct moment b)
@@ -216,7 +238,8 @@ void stream_told_full(struct stream *s)
 	if (atomic_load_explicit(&s->snd.ring_full, memory_order_relaxed))
 		return;
 	link_read_enter();
-	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut) && !roomy(&s->snd.ring) && !atomic_exchange(&s->snd.ring_full, 1))
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut) && !roomy(&s->snd.ring) &&
+	    !atomic_exchange(&s->snd.ring_full, 1))
 		bg_look(s);
 	link_read_leave();
 }
@@ -247,7 +270,9 @@ uint64_t stream_end_under_way(struct stream *s)
 	if (!told || atomic_load(&s->fallback.rdhup) || home_shows(s))
 		return 0;
 	/* Perhaps nobody makes room for them: rarer and rarer. */
-	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
+	return since < END_LOOK_MIN_NS * 2   ? END_LOOK_MIN_NS / 1000
+	       : since < END_LOOK_MAX_NS * 2 ? since / 2000
+					     : END_LOOK_MAX_NS / 1000;
 }
 
 static void fallback_said(struct stream *s, uint32_t events)
@@ -261,15 +286,20 @@ static void fallback_said(struct stream *s, uint32_t events)
 		return;
 	if (home_shows(s)) {
 		stream_fin_seen(s);
-		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_fallback_both(s)) {
-			/* FIN both ways while bytes are on the path happens only when the peer died. */
-			if (events & EPOLLERR || !s->snd.cut.fin_sent || !cut_tx_on_tcp(&s->snd.cut))
+		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) &&
+		    !atomic_load(&s->peer_gone) && !stream_fallback_both(s)) {
+			/* FIN both ways while bytes are on the path happens only when the peer
+			 * died. */
+			if (events & EPOLLERR || !s->snd.cut.fin_sent ||
+			    !cut_tx_on_tcp(&s->snd.cut))
 				stream_peer_dead(s);
 		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
 			stream_reset_late(s, events);
 		}
-		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
-		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rcv.cut.state == CUT_RX_T)
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before
+		 * BACK. A reset shows RDHUP, too. */
+		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP &&
+		    s->rcv.cut.state == CUT_RX_T)
 			s->rcv.fin_known = 1;
 		atomic_store(&s->fallback.rdhup, 1);
 	}
@@ -288,8 +318,8 @@ bool stream_look_fallback(struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd) };
 	struct timespec zero = { 0, 0 };
 
-	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_fallback_both(s) || p.fd < 0 ||
-	    sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || p.revents & POLLNVAL)
+	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_fallback_both(s) ||
+	    p.fd < 0 || sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || p.revents & POLLNVAL)
 		return false;
 	fallback_said(s, (uint32_t)p.revents);
 	return true;

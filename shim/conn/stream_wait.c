@@ -1,13 +1,15 @@
 /*
- * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps on the socket, the thread's bell and,
- * between hosts, what the device says, until it may look again, its time is up, or a signal handler has run. Also the short wait
- * of a call that must not block and meets a rewind.
+ * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps
+ * on the socket, the thread's bell and, between hosts, what the device says, until it may look
+ * again, its time is up, or a signal handler has run. Also the short wait of a call that must
+ * not block and meets a rewind.
  *
- * Called with no lock held. Takes: snd.lock, for the watch over a full ring; both, if the socket shows an end. Nothing is held in a
- * sleep.
+ * Called with no lock held. Takes: snd.lock, for the watch over a full ring; both, if the socket
+ * shows an end. Nothing is held in a sleep.
  *
- * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the signals, sleep. Whoever changes the stream does
- * so first and then rings, so a change is either seen by that look or rings.
+ * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the
+ * signals, sleep. Whoever changes the stream does so first and then rings, so a change is either
+ * seen by that look or rings.
  */
 #include "conn/stream_wait.h"
 
@@ -23,9 +25,10 @@
 
 /* ---- spinning ---- */
 
-/* A reader that takes every small message as it comes makes each one cost two transfers of the cursor's
- * cache line, and on RDMA a record. In a flow, where nobody waits for our answer, it looks a little later
- * and finds many; it is not worth a round trip's patience either, for then the sender never gathers. */
+/* A reader that takes every small message as it comes makes each one cost two transfers of the
+ * cursor's cache line, and on RDMA a record. In a flow, where nobody waits for our answer, it
+ * looks a little later and finds many; it is not worth a round trip's patience either, for then
+ * the sender never gathers. */
 #define FLOW 16
 #define FLOW_PAUSES 64	/* some microseconds; a wake-up costs ten times that */
 
@@ -35,8 +38,9 @@ static void let_it_fill(void)
 		arch_pause();
 }
 
-/* In a conversation: the message that has come is read next, and the place of the answer written; both lines are in the peer's
- * cache, and to fetch them takes as long as all that we do until then. */
+/* In a conversation: the message that has come is read next, and the place of the answer
+ * written; both lines are in the peer's cache, and to fetch them takes as long as all that we do
+ * until then. */
 __attribute__((no_sanitize("thread"))) static void expect_answer(const struct stream *s)
 {
 	const uint8_t *in, *out;
@@ -52,7 +56,8 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 
 /* ---- nobody reads ---- */
 
-/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
+/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring
+ * does not. */
 static void overflow_check(struct stream *s, struct full_watch *w)
 {
 	lock_take(&s->snd.lock);
@@ -95,7 +100,8 @@ static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
 		t = (struct timespec){ (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
 		tp = &t;
 	}
-	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we stand for */
+	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we
+							 * stand for */
 	if (r < 0)
 		r = -errno;
 	errno = saved;
@@ -136,8 +142,9 @@ static uint64_t until_released(struct stream *s, uint64_t now, uint64_t until)
 	return due < until / 1000 ? due * 1000 : until;
 }
 
-/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
- * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
+/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a
+ * timeout never starts again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look
+ * again, as if just called; -EINTR. */
 static int interrupted(struct call *call)
 {
 	int how = signals_since(call->mark);
@@ -148,7 +155,8 @@ static int interrupted(struct call *call)
 	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
 }
 
-/* The sleep was interrupted, which SA_RESTART never prevents: does the call that we stand for go on? */
+/* The sleep was interrupted, which SA_RESTART never prevents: does the call that we stand for go
+ * on? */
 static bool goes_on(struct call *call)
 {
 	if (signals_since(call->mark))
@@ -156,7 +164,8 @@ static bool goes_on(struct call *call)
 	return !call->done && call->deadline == UINT64_MAX && signals_unseen_restart();
 }
 
-static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, struct full_watch *full)
+static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call,
+		    struct full_watch *full)
 {
 	_Atomic uint32_t *hit_rate = want == EPOLLIN ? &s->rcv.hit_rate : &s->snd.hit_rate;
 	uint64_t began = 0, deadline = call->deadline;
@@ -292,11 +301,13 @@ void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 		call->since = now;
 	if (!call->deadline)
 		call->deadline = now + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS);
-	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not block */
+	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not
+						 * block */
 	now = now_ns();
 	if (now < call->deadline)
 		return;
 	call->switched_path = true;
-	atomic_store_explicit(want == EPOLLOUT ? &s->snd.late_epoch : &s->rcv.late_epoch, epoch, memory_order_relaxed);
+	atomic_store_explicit(want == EPOLLOUT ? &s->snd.late_epoch : &s->rcv.late_epoch, epoch,
+			      memory_order_relaxed);
 	stream_in_vain(s, PATIENCE_CALL, now - call->since);
 }

@@ -13,8 +13,9 @@
 
 struct stream;
 
-/* Of SO_RCVTIMEO and SO_SNDTIMEO as the kernel takes them (sock_set_timeout(), net/core/sock.c): none; or, if it is negative, at once, which getsockopt() tells
- * as none. In us; more than a hundred years are a hundred. */
+/* Of SO_RCVTIMEO and SO_SNDTIMEO as the kernel takes them (sock_set_timeout(), net/core/sock.c):
+ * none; or, if it is negative, at once, which getsockopt() tells as none. In us; more than a
+ * hundred years are a hundred. */
 #define TIMEO_AT_ONCE 1
 #define TIMEO_MOST (100ull * 365 * 86400)
 static inline uint64_t timeo_us(const struct timeval *tv)
@@ -23,10 +24,12 @@ static inline uint64_t timeo_us(const struct timeval *tv)
 		return TIMEO_AT_ONCE;
 	if (tv->tv_sec >= INT64_MAX / 1000 - 1)		/* more than jiffies can count */
 		return 0;
-	return ((uint64_t)tv->tv_sec < TIMEO_MOST ? (uint64_t)tv->tv_sec : TIMEO_MOST) * 1000000u + (uint64_t)tv->tv_usec;
+	return ((uint64_t)tv->tv_sec < TIMEO_MOST ? (uint64_t)tv->tv_sec : TIMEO_MOST) * 1000000u +
+	       (uint64_t)tv->tv_usec;
 }
 
-/* The call that is under way: what it has moved, until when it may wait, the signals that it has seen. */
+/* The call that is under way: what it has moved, until when it may wait, the signals that it has
+ * seen. */
 struct call {
 	size_t done;
 	uint64_t deadline;	/* 0: not known yet */

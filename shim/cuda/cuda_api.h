@@ -1,8 +1,10 @@
 /*
- * cuda_api.h - as much of the CUDA driver API as the library hooks or calls: types, constants and prototypes
- * are the driver's ABI, written down here so that nothing of CUDA is needed to build.
+ * cuda_api.h - as much of the CUDA driver API as the library hooks or calls: types, constants
+ * and prototypes are the driver's ABI, written down here so that nothing of CUDA is needed to
+ * build.
  *
- * Names are those of the driver library's symbols (with _v2, _ptds, _ptsz), not of its header's macros.
+ * Names are those of the driver library's symbols (with _v2, _ptds, _ptsz), not of its header's
+ * macros.
  */
 #ifndef RDMASHIM_CUDA_API_H
 #define RDMASHIM_CUDA_API_H
@@ -25,8 +27,10 @@ enum { CUDA_SUCCESS = 0, CUDA_ERROR_NOT_INITIALIZED = 3, CUDA_ERROR_NOT_READY = 
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 enum {
-	CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
-	CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+	CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2,
+		CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+	CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+		CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 	CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_UNIFIED = 4,
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2, CU_STREAM_CAPTURE_STATUS_NONE = 0,

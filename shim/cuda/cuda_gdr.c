@@ -23,9 +23,18 @@ struct gdr_version { uint32_t module, least_user; };
 #define DEVICE_PAGE 65536ul
 #define PAGE_SHIFT  12
 
-static long do_open(const char *path) { return fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC); }
-static long do_ioctl(int fd, unsigned long what, void *arg) { return sys(SYS_ioctl, fd, what, arg); }
-static long do_map(int fd, size_t n, uint64_t off) { return sys(SYS_mmap, NULL, n, PROT_READ, MAP_SHARED, fd, off); }
+static long do_open(const char *path)
+{
+	return fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+}
+static long do_ioctl(int fd, unsigned long what, void *arg)
+{
+	return sys(SYS_ioctl, fd, what, arg);
+}
+static long do_map(int fd, size_t n, uint64_t off)
+{
+	return sys(SYS_mmap, NULL, n, PROT_READ, MAP_SHARED, fd, off);
+}
 
 struct gdr_calls cuda_gdr_calls = { do_open, do_ioctl, do_map, fd_internal_close };
 
@@ -55,7 +64,10 @@ const uint8_t *cuda_gdr_map(CUdeviceptr base, size_t n)
 	r = window((int)fd, base, n);
 	cuda_gdr_calls.close((int)fd);
 	if (r < 0 && r > -4096) {
-		log_line(2, "GPU path: /dev/gdrdrv gives no window to device memory (errno %ld): small reads are copied by the driver", -r);
+		log_line(2,
+			 "GPU path: /dev/gdrdrv gives no window to device memory (errno %ld): "
+			 "small reads are copied by the driver",
+			 -r);
 		return NULL;
 	}
 	log_line(3, "GPU path: small reads of device memory go through /dev/gdrdrv");

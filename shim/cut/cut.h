@@ -108,8 +108,8 @@ enum cut_ev {
 				 * ring header: in A, a lost CUT is found there. Until this
 				 * event (or T) a kernel EOF in A or F is not the stream's EOF   */
 	/* of both */
-	CUT_EV_FALLBACK,		/* go back to TCP (policy, fork, exec, fd passing, overflow);
-				 * sticky until the direction is in T                          */
+	CUT_EV_FALLBACK,		/* go back to TCP (policy, fork, exec, fd passing,
+					 * overflow); sticky until the direction is in T */
 	CUT_EV_PATH_DEAD,	/* rdma: the queue pair is gone; shm never                    */
 	CUT_EV_CTL_LOST,	/* control socket gone for good                              */
 	CUT_EV_CTL_REMADE,	/* a new control socket for the same link                     */
@@ -159,14 +159,20 @@ void cut_tx_init(struct cut_tx *m);
 void cut_rx_init(struct cut_rx *m);
 
 /* Feeds one event. Always fills *out. */
-void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off, struct cut_out *out);
-void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off, struct cut_out *out);
+void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
+		 struct cut_out *out);
+void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
+		 struct cut_out *out);
 
 /* What the data path asks. */
 static inline bool cut_tx_on_tcp(const struct cut_tx *m)  { return m->state <= CUT_TX_A; }
-static inline bool cut_tx_on_ring(const struct cut_tx *m) { return m->state == CUT_TX_K || m->state == CUT_TX_P; }
+static inline bool cut_tx_on_ring(const struct cut_tx *m)
+{
+	return m->state == CUT_TX_K || m->state == CUT_TX_P;
+}
 static inline bool cut_tx_blocked(const struct cut_tx *m) { return m->state >= CUT_TX_W; }
-/* rx: bytes that must still come from TCP before the ring may be read (K), UINT64_MAX if no ring. */
+/* rx: bytes that must still come from TCP before the ring may be read (K), UINT64_MAX if no
+ * ring. */
 static inline uint64_t cut_rx_tcp_left(const struct cut_rx *m)
 {
 	if (m->state != CUT_RX_K)

@@ -58,8 +58,8 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 
 static bool may_defer(const struct gpu_range *r, uintptr_t lo, size_t n)
 {
-	return deferring() && r->device_writable && first_page(lo) + GPU_PATH_MIN <= end_page(lo + n) &&
-		plain_pinned(lo, n) &&
+	return deferring() && r->device_writable &&
+	       first_page(lo) + GPU_PATH_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
 	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
 }
 

@@ -1,6 +1,7 @@
 /*
- * discovery_callers.c - those who connect to a name of ours (search.c) and have not said HELLO yet: anybody on this host may connect, and
- * is let in only if the kernel says that he may be the one that we wait for.
+ * discovery_callers.c - those who connect to a name of ours (search.c) and have not said HELLO
+ * yet: anybody on this host may connect, and is let in only if the kernel says that he may be
+ * the one that we wait for.
  *
  * Owns their sockets. Background thread only.
  */
@@ -29,7 +30,8 @@ static struct pending {
 } pending[PENDING_MAX];
 static bool pending_init;
 
-/* Who callers cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
+/* Who callers cannot be let in, and would be announced again and again. The name is opened anew
+ * in a while, or not, and that says why. */
 static void no_room(struct stream *s)
 {
 	rv_name_close(s);
@@ -37,18 +39,22 @@ static void no_room(struct stream *s)
 	bg_look(s);
 }
 
-/* May the process at the other end of `sock` be let in? It must be of the user who has the other end of the stream, as the kernel says of both, and one
- * who may pass us descriptors. Nothing that it sent was looked at. */
+/* May the process at the other end of `sock` be let in? It must be of the user who has the other
+ * end of the stream, as the kernel says of both, and one who may pass us descriptors. Nothing
+ * that it sent was looked at. */
 static bool may_come_in(struct stream *s, int sock)
 {
 	struct ucred cred;
 	uint32_t len = sizeof cred;
 	struct identity end;
 
-	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !rights_taken_from(cred.uid))
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+	    !rights_taken_from(cred.uid))
 		return false;
-	/* Where the kernel does not say who has the other end, the proof will fail, and says why. */
-	return identity_query((void *)&s->addr.peer, (void *)&s->addr.local, &end) || end.uid == cred.uid;
+	/* Where the kernel does not say who has the other end, the proof will fail, and says
+	 * why. */
+	return identity_query((void *)&s->addr.peer, (void *)&s->addr.local, &end) ||
+	       end.uid == cred.uid;
 }
 
 static void let_in(int fd, struct stream *s)
@@ -93,7 +99,9 @@ void rv_name_ready(uint32_t index)
 		pending_init = true;
 	}
 	for (int n = 0; s && s->search.fd >= 0 && n < CALLERS_AT_ONCE; n++) {
-		int fd = closer_busy() ? -EMFILE : fd_moment_sys(SYS_accept4, s->search.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = closer_busy() ? -EMFILE
+				       : fd_moment_sys(SYS_accept4, s->search.fd, NULL, NULL,
+						       SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED)
@@ -147,9 +155,9 @@ static bool welcome(int sock, const struct path *path)
 }
 
 /*
- * Whoever connected has another version, and hears ours. theirs NULL: he left without a word, as those
- * before version 5 do, for their HELLO comes with a descriptor, which the kernel (6.16 and later)
- * does not let them send to us.
+ * Whoever connected has another version, and hears ours. theirs NULL: he left without a word, as
+ * those before version 5 do, for their HELLO comes with a descriptor, which the kernel (6.16 and
+ * later) does not let them send to us.
  */
 static void other_version(const struct pending *p, int sock, const struct ctl_msg *theirs)
 {
@@ -180,7 +188,8 @@ static bool still_known(int sock)
 	struct ucred cred;
 	uint32_t len = sizeof cred;
 
-	return sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 && rights_taken_from(cred.uid);
+	return sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 &&
+	       rights_taken_from(cred.uid);
 }
 
 void rv_pending_ready(uint32_t i)

@@ -1,11 +1,13 @@
 /*
- * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a slot and gives it back, the proofs
- * that must come before, and every record that comes, checked and handed to whom it concerns.
+ * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a
+ * slot and gives it back, the proofs that must come before, and every record that comes, checked
+ * and handed to whom it concerns.
  *
- * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask is search.c's, which hears of
- * each answer.
+ * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask
+ * is search.c's, which hears of each answer.
  *
- * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one step; under rcv.lock a link's out_lock.
+ * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one
+ * step; under rcv.lock a link's out_lock.
  */
 #include "discovery/discovery_ctl.h"
 
@@ -24,8 +26,8 @@
 
 /* ---- sending ---- */
 
-/* With the proof that we have the socket; the peer must not get that itself. 0, -errno: -EAGAIN, -EBADF, or
- * why there is no proof. */
+/* With the proof that we have the socket; the peer must not get that itself. 0, -errno: -EAGAIN,
+ * -EBADF, or why there is no proof. */
 static int pass_proof(struct link *l, const struct ctl_msg *m, int sock)
 {
 	int fd, r;
@@ -59,7 +61,8 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, struc
 
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 {
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index };
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
+			     .index = index };
 
 	link_send(l, &m);
 }
@@ -118,9 +121,11 @@ static bool fits(const struct link *l, const struct stream *s)
 /* ---- between hosts: is it one connection? ---- */
 
 /*
- * Behind a proxy that keeps the addresses both ends have the names of one connection, and the key, and the bytes of two. What one end's
- * kernel knows and the other end's can tell is the timestamp in the SYN: only the client's own host counts from there. BOUND
- * tells it to the client in place of the tuple, which it knows by the slot: pport 1 and the timestamp in paddr, or pport 0.
+ * Behind a proxy that keeps the addresses both ends have the names of one connection, and the
+ * key, and the bytes of two. What one end's kernel knows and the other end's can tell is the
+ * timestamp in the SYN: only the client's own host counts from there. BOUND tells it to the
+ * client in place of the tuple, which it knows by the slot: pport 1 and the timestamp in paddr,
+ * or pport 0.
  */
 static void tell_syn(struct stream *s, struct ctl_tuple *t)
 {
@@ -128,7 +133,8 @@ static void tell_syn(struct stream *s, struct ctl_tuple *t)
 
 	if (!s->search.syn_known) {
 		lock_take(&s->rcv.lock);		/* the fd stays this socket */
-		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->search.syn);
+		r = atomic_load(&s->fd) < 0 ? -EBADF
+					    : identity_syn(atomic_load(&s->fd), &s->search.syn);
 		lock_give(&s->rcv.lock);
 		s->search.syn_known = !r;
 	}
@@ -149,16 +155,19 @@ static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
 	if (fd < 0)
 		return "it was closed";
 	if (t->pport != 1)
-		return "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN";
+		return "whether a proxy keeps our address is not known: the other end's kernel has "
+		       "kept no timestamp of our SYN";
 	if (!identity_our_syn(fd, stamp, s->search.connect_us, s->search.syn_by_us))
 		return "the other end got another SYN than ours: a proxy keeps our address";
 	/* A proxy in another namespace of this host has the same clock. */
 	if (identity_leaves_host(fd, (void *)&s->addr.local, (void *)&s->addr.peer))
-		return "its packets go by another network namespace of this host, where a proxy may keep our address";
+		return "its packets go by another network namespace of this host, where a proxy "
+		       "may keep our address";
 	return NULL;
 }
 
-/* The client's look. Once is enough: a path that is lost and found again is not another connection. */
+/* The client's look. Once is enough: a path that is lost and found again is not another
+ * connection. */
 static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 {
 	const char *why;
@@ -238,7 +247,8 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 		return false;
 	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
 	tuple_from(&x, (void *)&p, (void *)&p);
-	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->addr.known && rv_read_names(s)))
+	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) ||
+	    (!s->addr.known && rv_read_names(s)))
 		return false;
 	tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 	return tuple_equal(&x, mine);
@@ -248,13 +258,15 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 static enum reason bindable(struct stream *s, enum path_kind path)
 {
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->addr.known)
-		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
+		return REASON_SHARED;	/* closed since it was found; ask again, for what that is
+					 * worth */
 	if (stream_tcp_only(s) || atomic_load(&s->fallback.going) || atomic_load(&s->fork_cut))
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
 	if (atomic_load(&s->link) || s->search.state == RV_ASKED)
-		return REASON_SHARED;	/* still leaving another link, or asking itself: ask again later */
+		return REASON_SHARED;	/* still leaving another link, or asking itself: ask
+					 * again later */
 	return rv_allowed(s, path) ? REASON_NONE : REASON_PEER_REFUSED;
 }
 
@@ -290,8 +302,9 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	bool ok;
 
 	stream_lock(s);
-	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
-	     !atomic_load(&s->fallback.going) && !stream_tcp_only(s) && atomic_load(&s->fd) >= 0;
+	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE &&
+	     !atomic_load(&s->dead) && !atomic_load(&s->fallback.going) && !stream_tcp_only(s) &&
+	     atomic_load(&s->fd) >= 0;
 	if (ok) {
 		atomic_store(&s->upgrade, 1);
 		stream_attach(s, l, slot);
@@ -303,7 +316,8 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	link_proven(l);
 	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
-	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
+	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot,
+		 l->index, l->peer_pid);
 	bg_look(s);
 	stream_wake(s);
 	return true;
@@ -335,7 +349,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 	s = find_stream(&m->tuple, l->path->kind, &gen, &why);
 	if (s && l->path->far && !same_host(l, s)) {
 		stat_add(STAT_refused, 1);
-		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
+		log_line(2, "fd %d: another host than that of its peer asks for it",
+			 atomic_load(&s->fd));
 		s = NULL;
 		why = REASON_IDENTITY;
 	}
@@ -384,7 +399,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 
 static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
 {
-	return atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED && s->search.link == l->index && s->search.slot == slot;
+	return atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED &&
+	       s->search.link == l->index && s->search.slot == slot;
 }
 
 /* The stream that asked for the slot, or NULL. */
@@ -400,8 +416,8 @@ static struct stream *asked(struct link *l, uint32_t slot)
 	return NULL;
 }
 
-/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its rings took is given back by the side that may
- * take it again. */
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its rings took is
+ * given back by the side that may take it again. */
 static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 {
 	l->slot_used[slot] |= bit;
@@ -513,7 +529,8 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 		return;
 	}
 	if (atomic_load(&l->peer_bell[m->index]) < 0 && !link_user_has_room(l->peer_uid)) {
-		rv_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller closes it */
+		rv_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller
+							 * closes it */
 		return;
 	}
 	n = fd_internal_keep(*fd);
@@ -554,7 +571,8 @@ static void got_cut_tx(struct stream *s, enum cut_ev ev, const struct ctl_msg *m
 static void got_cut(struct link *l, const struct ctl_msg *m)
 {
 	static const uint8_t evs[] = {
-		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED, [CUT_MSG_CUT] = CUT_EV_CUT,
+		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED,
+			[CUT_MSG_CUT] = CUT_EV_CUT,
 		[CUT_MSG_CUT_OK] = CUT_EV_CUT_OK, [CUT_MSG_REWIND] = CUT_EV_REWIND,
 		[CUT_MSG_FROZEN] = CUT_EV_FROZEN, [CUT_MSG_BACK] = CUT_EV_BACK,
 	};
@@ -568,11 +586,12 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 	if (!s)
 		return;		/* left already */
 	ev = evs[m->index];
-	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch,
-		 m->off);
+	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index),
+		 m->epoch, m->off);
 	switch (ev) {
 	case CUT_EV_ARMED:
-	case CUT_EV_CUT:	/* a direction may be cut over, of a connection that was reset meanwhile */
+	case CUT_EV_CUT:	/* a direction may be cut over, of a connection that was reset
+				 * meanwhile */
 		stream_lock(s);
 		if (ev == CUT_EV_ARMED)
 			got_cut_tx(s, ev, m);
@@ -595,8 +614,8 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 	bg_look(s);
 }
 
-/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules, as it does
- * if the path cannot do it. */
+/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules, as it
+ * does if the path cannot do it. */
 static struct stream *on_slot(struct link *l, uint32_t slot, bool can)
 {
 	if (!can || !l->slot_used[slot] || l->slot_used[slot] & 4) {
@@ -685,7 +704,8 @@ static bool one_record(struct link *l)
 	}
 	if (r < 0) {
 		l->hung_up = welcome && r == -EPIPE;
-		if (r == -EPROTO && !l->path->far && !atomic_load(&l->distrusted) && !rights_taken_from(l->peer_uid))
+		if (r == -EPROTO && !l->path->far && !atomic_load(&l->distrusted) &&
+		    !rights_taken_from(l->peer_uid))
 			end_links_of(l->peer_uid);
 		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
 		return false;
@@ -694,7 +714,8 @@ static bool one_record(struct link *l)
 		link_kill(l, REASON_PEER_REFUSED);
 		return false;
 	}
-	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->segment.slots) || m.type == CTL_HELLO) {
+	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->segment.slots) ||
+	    m.type == CTL_HELLO) {
 		rights_done(fd);
 		link_kill(l, REASON_PROTOCOL);
 		return false;
@@ -781,7 +802,8 @@ void rv_unbind(struct stream *s)
 	stream_lock(s);
 	/* An error that the application has not heard of yet is told by us. */
 	if ((stream_fallback_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
-	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
+	    (atomic_load(&s->dead) &&
+	     (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;
 

@@ -1,5 +1,6 @@
 /*
- * discovery_ctl.h - between search.c, which searches, and discovery_ctl.c, which speaks over links. Background thread only.
+ * discovery_ctl.h - between search.c, which searches, and discovery_ctl.c, which speaks over
+ * links. Background thread only.
  */
 #ifndef RDMASHIM_DISCOVERY_CTL_H
 #define RDMASHIM_DISCOVERY_CTL_H
@@ -7,13 +8,16 @@
 #include "conn/stream_int.h"
 
 /* ---- discovery_ctl.c ---- */
-/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not ride it, it is full, or cannot be asked now. Or -errno: it will not be bound.
- * `end`: who has the other end, of a connection on this host. */
+/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not
+ * ride it, it is full, or cannot be asked now. Or -errno: it will not be bound. `end`: who has
+ * the other end, of a connection on this host. */
 struct identity;
 int rv_ask(struct stream *s, struct link *l, const struct identity *end);
-/* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us descriptors? Takes note of one that does not. */
+/* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us
+ * descriptors? Takes note of one that does not. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
-void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
+/* a record without a socket */
+void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
 
 /* ---- search_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rcv.lock. */
@@ -25,9 +29,11 @@ bool rv_comes_first(const struct stream *s);
 bool rv_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
 void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */
-void rv_refused(struct stream *s, const struct link *l, enum reason why);	/* not on that link */
+/* not on that link */
+void rv_refused(struct stream *s, const struct link *l, enum reason why);
 void rv_orphaned(struct link *l);		/* those who asked there search again */
-/* The link is up, or will not be: those who waited for it look again. Until then they are left alone, who may be thousands. */
+/* The link is up, or will not be: those who waited for it look again. Until then they are left
+ * alone, who may be thousands. */
 void rv_hello_settled(const struct link *l);
 void rv_failed(struct stream *s, enum reason why, bool for_good);
 

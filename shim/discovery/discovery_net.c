@@ -1,17 +1,20 @@
 /*
- * discovery_net.c - the discovery port: how the libraries at the two ends of a TCP connection meet from host to
- * host, and how they prove to each other who they are.
+ * discovery_net.c - the discovery port: how the libraries at the two ends of a TCP connection
+ * meet from host to host, and how they prove to each other who they are.
  *
  *   client's process              holder of the port                     server's process
- *   CALL(tuple, nonce) ---------> has it the stream? else passes the ---> name of the tuple, AF_UNIX datagram
- *   ANSWER(nonce, mac) <------------------- connection and CALL by SCM_RIGHTS ------------------------'
+ *   CALL(tuple, nonce) ---------> has it the stream? else passes the ---> name of the tuple,
+ *   AF_UNIX datagram
+ *   ANSWER(nonce, mac) <------------------- connection and CALL by SCM_RIGHTS
+ *   ------------------------'
  *   PROOF(mac), then the link's HELLO ----------------------------------> link_net_welcome()
  *
- * Any process that needs the port tries to bind it while it waits, so the port has a new holder soon after the old one
- * died. The holder is trusted with nothing: it sees a CALL and passes on a descriptor. Both macs are over the
- * tuple, both nonces, both hosts' boot ids and process ids, and the role, so that neither can be used twice or for
- * the other. Where the policy trusts the other host by its address instead, that of the control connection counts.
- * In both cases that must be the address which the stream's own peer has.
+ * Any process that needs the port tries to bind it while it waits, so the port has a new holder
+ * soon after the old one died. The holder is trusted with nothing: it sees a CALL and passes on
+ * a descriptor. Both macs are over the tuple, both nonces, both hosts' boot ids and process ids,
+ * and the role, so that neither can be used twice or for the other. Where the policy trusts the
+ * other host by its address instead, that of the control connection counts. In both cases that
+ * must be the address which the stream's own peer has.
  *
  * Background thread only, no locks.
  */
@@ -94,7 +97,9 @@ static void boot_id(uint8_t id[16])
 			fd_internal_close(fd);
 		}
 		for (const char *p = text; *p && n < 32; p++) {
-			int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+			int v = *p >= '0' && *p <= '9'	 ? *p - '0'
+				: *p >= 'a' && *p <= 'f' ? *p - 'a' + 10
+							 : -1;
 
 			if (v < 0)
 				continue;
@@ -121,14 +126,16 @@ static bool fill(struct net_msg *m, enum net_type type)
 
 static bool well_formed(const struct net_msg *m)
 {
-	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version == NET_VERSION &&
+	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER &&
+	       m->version == NET_VERSION &&
 	       (m->tuple.family == AF_INET || m->tuple.family == AF_INET6);
 }
 
 /* Its first NET_HEAD bytes are the same in all versions; they are all that has come, perhaps. */
 static bool other_net_version(const struct net_msg *m)
 {
-	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version != NET_VERSION;
+	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER &&
+	       m->version != NET_VERSION;
 }
 
 static bool say(int fd, const void *m, size_t n)
@@ -160,12 +167,15 @@ static int trust(const struct sockaddr_storage *host, enum reason *why)
 	return r;
 }
 
-/* False: it takes the key, and there is none any more. Nobody believes the zeros that are there then. */
+/* False: it takes the key, and there is none any more. Nobody believes the zeros that are there
+ * then. */
 static bool make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MAC])
 {
 	bool server = c->state >= S_CALL;
-	const struct net_msg *cli = server ? &c->theirs : &c->mine, *srv = server ? &c->mine : &c->theirs;
-	struct proof p = { .tuple = cli->tuple, .pid = { cli->pid, srv->pid }, .mode = cli->mode, .version = NET_VERSION };
+	const struct net_msg *cli = server ? &c->theirs : &c->mine,
+			     *srv = server ? &c->mine : &c->theirs;
+	struct proof p = { .tuple = cli->tuple, .pid = { cli->pid, srv->pid }, .mode = cli->mode,
+			   .version = NET_VERSION };
 
 	memset(mac, 0, NETKEY_MAC);
 	if (cli->mode != NET_BY_KEY)
@@ -182,7 +192,8 @@ static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NE
 {
 	uint8_t want[NETKEY_MAC];
 
-	return make_mac(c, by_server, want) && (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
+	return make_mac(c, by_server, want) &&
+	       (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
 }
 
 int net_possible(struct stream *s)
@@ -204,8 +215,8 @@ int net_possible(struct stream *s)
 
 static void call_failed(struct call *c, enum reason why);
 
-/* Crowded by callers who have proven nothing: the one goes that is least far, or was silent longest. They keep out neither those who call
- * after them nor our own calls. */
+/* Crowded by callers who have proven nothing: the one goes that is least far, or was silent
+ * longest. They keep out neither those who call after them nor our own calls. */
 static void make_room(void)
 {
 	struct call *worst = NULL;
@@ -216,7 +227,8 @@ static void make_room(void)
 		if (c->state == C_FREE)
 			return;
 		if ((c->state == S_CALL || c->state == S_PROOF) &&
-		    (!worst || c->state < worst->state || (c->state == worst->state && c->end_us < worst->end_us)))
+		    (!worst || c->state < worst->state ||
+		     (c->state == worst->state && c->end_us < worst->end_us)))
 			worst = c;
 	}
 	if (worst)
@@ -233,7 +245,8 @@ static struct call *call_new(int fd, uint8_t state)
 			continue;
 		if (i >= calls_top)
 			atomic_store(&calls_top, i + 1);
-		atomic_signal_fence(memory_order_seq_cst);	/* before the call: a fork may come between */
+		/* before the call: a fork may come between */
+		atomic_signal_fence(memory_order_seq_cst);
 		*c = (struct call){ .state = state, .fd = fd, .end_us = now_us() + CALL_US };
 		if (loop_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, LOOP_CALL, i) < 0) {
 			c->state = C_FREE;
@@ -248,7 +261,10 @@ static struct stream *stream_of(const struct call *c)
 {
 	struct stream *s = stream_at(c->stream);
 
-	return s && atomic_load(&s->gen) == c->gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) ? s : NULL;
+	return s && atomic_load(&s->gen) == c->gen && atomic_load(&s->mode) != MODE_FREE &&
+			       !atomic_load(&s->dead)
+		       ? s
+		       : NULL;
 }
 
 /* `keep`: the descriptor lives on as a link's. */
@@ -268,7 +284,8 @@ static void call_failed(struct call *c, enum reason why)
 
 	if (!client)
 		stat_add(STAT_refused, 1);
-	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE || (client && why == REASON_VERSION))
+	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE ||
+	    (client && why == REASON_VERSION))
 		net_refused(&c->host, why);
 	call_free(c, false);
 	if (client && s && s->search.state == RV_CALL)
@@ -291,10 +308,12 @@ static void prepare(int fd)
 bool net_under_way(const struct sockaddr_storage *host)
 {
 	for (unsigned i = 0; i < CALLS; i++)
-		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) && net_host_same(&calls[i].host, host))
+		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) &&
+		    net_host_same(&calls[i].host, host))
 			return true;
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].path->far && net_host_same(&links[i].host, host))
+		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].path->far &&
+		    net_host_same(&links[i].host, host))
 			return true;
 	return false;
 }
@@ -314,11 +333,14 @@ int net_call(struct stream *s)
 	if (!fill(&mine, NET_CALL))
 		return REASON_NO_TRUST;
 	set_port(&to, (uint16_t)shim_tunables()->discovery_port);
-	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+			     0);
 	if (fd < 0)
 		return REASON_NO_FDS;
 	prepare(fd);
-	r = sys(SYS_connect, fd, &to, to.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	r = sys(SYS_connect, fd, &to,
+		to.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					 : sizeof(struct sockaddr_in));
 	c = r == 0 || r == -EINPROGRESS ? call_new(fd, C_CONNECT) : NULL;
 	if (!c) {
 		fd_internal_close(fd);
@@ -342,8 +364,10 @@ static void connected(struct call *c)
 	uint32_t len = sizeof e;
 
 	sys(SYS_getsockopt, c->fd, SOL_SOCKET, SO_ERROR, &e, &len);
-	if (e) {	/* refused: nobody there has earned yet, or reset: who had the port has left it; ask again. Anything else: nobody will */
-		call_failed(c, e == ECONNREFUSED || e == ECONNRESET ? REASON_NO_PEER_SHIM : REASON_UNREACHABLE);
+	if (e) {	/* refused: nobody there has earned yet, or reset: who had the port has
+			 * left it; ask again. Anything else: nobody will */
+		call_failed(c, e == ECONNREFUSED || e == ECONNRESET ? REASON_NO_PEER_SHIM
+								    : REASON_UNREACHABLE);
 		return;
 	}
 	if (!say(c->fd, &c->mine, sizeof c->mine)) {
@@ -367,7 +391,8 @@ static void answered(struct call *c)
 
 	c->theirs = c->in;
 	if (c->in.type == NET_REFUSED) {
-		call_failed(c, c->in.mode && c->in.mode < REASON_COUNT ? (enum reason)c->in.mode : REASON_PEER_REFUSED);
+		call_failed(c, c->in.mode && c->in.mode < REASON_COUNT ? (enum reason)c->in.mode
+								       : REASON_PEER_REFUSED);
 		return;
 	}
 	if (c->in.type != NET_ANSWER || !mac_right(c, true, c->in.mac)) {
@@ -410,12 +435,14 @@ static socklen_t net_name(const struct ctl_tuple *client_view, struct sockaddr_u
 	}
 	return (socklen_t)(p - (char *)un);
 }
-_Static_assert(1 + 10 + 2 * sizeof(struct ctl_tuple) <= sizeof ((struct sockaddr_un *)0)->sun_path, "the name must fit");
+_Static_assert(1 + 10 + 2 * sizeof(struct ctl_tuple) <= sizeof((struct sockaddr_un *)0)->sun_path,
+	       "the name must fit");
 
 /* Opens the port unless another process has it: then that one passes on what is ours. */
 static void open_port(uint64_t now)
 {
-	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)shim_tunables()->discovery_port) };
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6,
+				  .sin6_port = htons((uint16_t)shim_tunables()->discovery_port) };
 	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = a.sin6_port };
 	int one = 1, zero = 0;
 	long r;
@@ -430,7 +457,8 @@ static void open_port(uint64_t now)
 		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 		r = sys(SYS_bind, fd, &a, sizeof a);
 	} else {
-		fd = fd_internal_sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		fd = fd_internal_sys(SYS_socket, AF_INET,
+				     SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			return;
 		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -484,19 +512,21 @@ void net_leave_port(void)
 	port_fd = -1;
 }
 
-/* There is no descriptor for those who call, who would be announced again and again, and found by nobody: another process may have the
- * port, or we again when there is room. */
+/* There is no descriptor for those who call, who would be announced again and again, and found
+ * by nobody: another process may have the port, or we again when there is room. */
 static void no_room(void)
 {
 	net_leave_port();
 	port_next_us = now_us() + 1000000;
-	log_line(2, "no descriptor for a call from another host: leaves the discovery port to others");
+	log_line(2,
+		 "no descriptor for a call from another host: leaves the discovery port to others");
 }
 
 void net_port_ready(void)
 {
 	for (int n = 0; n < 64 && port_fd >= 0; n++) {
-		int fd = fd_internal_sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = fd_internal_sys(SYS_accept4, port_fd, NULL, NULL,
+					 SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
 			no_room();
@@ -516,7 +546,8 @@ static bool pass_on(int fd, const struct net_msg *m)
 	struct sockaddr_un un;
 	struct iovec iov = { (void *)m, sizeof *m };
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
-	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
+	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
 	int sock = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	long r;
@@ -585,7 +616,8 @@ static void answer(struct call *c, struct stream *s)
 		mode = -EPERM;
 	}
 	if (mode < 0 || (uint32_t)mode != c->theirs.mode || !fill(&c->mine, NET_ANSWER)) {
-		log_line(2, "fd %d: a call from another host is refused: %s", atomic_load(&s->fd), reason_name(why));
+		log_line(2, "fd %d: a call from another host is refused: %s", atomic_load(&s->fd),
+			 reason_name(why));
 		refuse(c->fd, why == REASON_IDENTITY ? why : REASON_NO_TRUST);
 		call_failed(c, why);
 		return;
@@ -614,7 +646,8 @@ static void called(struct call *c)
 		answer(c, s);
 	} else {
 		if (!pass_on(c->fd, &c->in))
-			refuse(c->fd, REASON_NO_PEER_SHIM);	/* not yet earned there, or no library */
+			/* not yet earned there, or no library */
+			refuse(c->fd, REASON_NO_PEER_SHIM);
 		call_free(c, false);
 	}
 }
@@ -645,7 +678,8 @@ void net_name_ready(struct stream *s)
 	struct ucred who;
 	bool passes;
 
-	for (int n = 16; n-- && s->search.fd >= 0 && rights_sender(s->search.fd, &who, &passes) >= 0;) {
+	for (int n = 16;
+	     n-- && s->search.fd >= 0 && rights_sender(s->search.fd, &who, &passes) >= 0;) {
 		int fd = -1, flags;
 		long r;
 
@@ -654,7 +688,8 @@ void net_name_ready(struct stream *s)
 			if (passes)
 				rv_name_close(s);
 			else
-				sys(SYS_recvfrom, s->search.fd, &m, sizeof m, MSG_DONTWAIT, NULL, NULL);
+				sys(SYS_recvfrom, s->search.fd, &m, sizeof m, MSG_DONTWAIT, NULL,
+				    NULL);
 			continue;
 		}
 		r = rights_recv(s->search.fd, &iov, &flags, &fd);
@@ -674,7 +709,8 @@ static void proven(struct call *c)
 		return;
 	}
 	c->state = S_HELLO;
-	c->end_us = now_us() + CALL_US;		/* it has proven itself: what was slow may stay so */
+	c->end_us = now_us() + CALL_US;		/* it has proven itself: what was slow may stay
+						 * so */
 	patience(c, LINK_US);
 }
 
@@ -721,7 +757,8 @@ static uint32_t wanted(const struct call *c)
 /* True: the message that this state waits for is there. */
 static bool message(struct call *c)
 {
-	long r = sys(SYS_recvfrom, c->fd, (char *)&c->in + c->in_len, wanted(c) - c->in_len, MSG_DONTWAIT, NULL, NULL);
+	long r = sys(SYS_recvfrom, c->fd, (char *)&c->in + c->in_len, wanted(c) - c->in_len,
+		     MSG_DONTWAIT, NULL, NULL);
 
 	if (r == -EAGAIN || r == -EINTR)
 		return false;
@@ -733,7 +770,10 @@ static bool message(struct call *c)
 	if (c->state != S_HELLO && c->in_len >= NET_HEAD && other_net_version(&c->in)) {
 		if (c->state != C_ANSWER)
 			refuse(c->fd, REASON_VERSION);
-		log_line(1, "another host's library has version %u of the discovery between hosts, ours %u", c->in.version, NET_VERSION);
+		log_line(1,
+			 "another host's library has version %u of the discovery between hosts, "
+			 "ours %u",
+			 c->in.version, NET_VERSION);
 		call_failed(c, REASON_VERSION);
 		return false;
 	}
@@ -775,7 +815,8 @@ uint64_t net_expire(uint64_t now)
 		if (calls[i].state == C_FREE)
 			continue;
 		if (now >= calls[i].end_us)
-			call_failed(&calls[i], calls[i].state == C_CONNECT ? REASON_UNREACHABLE : REASON_NO_PEER_SHIM);
+			call_failed(&calls[i], calls[i].state == C_CONNECT ? REASON_UNREACHABLE
+									   : REASON_NO_PEER_SHIM);
 		else if (calls[i].end_us < next)
 			next = calls[i].end_us;
 	}
@@ -784,7 +825,8 @@ uint64_t net_expire(uint64_t now)
 
 void net_after_fork(void)
 {
-	for (unsigned i = 0; i < calls_top; i++)	/* a page that is not touched is not copied */
+	for (unsigned i = 0; i < calls_top; i++)	/* a page that is not touched is not
+							 * copied */
 		if (calls[i].state != C_FREE) {
 			fd_internal_close(calls[i].fd);
 			calls[i].state = C_FREE;

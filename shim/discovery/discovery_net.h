@@ -1,5 +1,6 @@
 /*
- * discovery_net.h - finding the other end of a connection on another host, for search.c. Background thread only.
+ * discovery_net.h - finding the other end of a connection on another host, for search.c.
+ * Background thread only.
  */
 #ifndef RDMASHIM_DISCOVERY_NET_H
 #define RDMASHIM_DISCOVERY_NET_H
@@ -8,11 +9,14 @@
 
 /* Could the stream go by RDMA, as far as this host can tell? 0, or the reason why not. */
 int net_possible(struct stream *s);
-/* Accepting end: the port is open, or another process has it, and the name of the stream is. 0 or -errno. */
+/* Accepting end: the port is open, or another process has it, and the name of the stream is. 0
+ * or -errno. */
 int net_listen(struct stream *s);
-/* Connecting end: calls the other host's port. 1: under way (RV_CALL), or the reason why it makes no sense. */
+/* Connecting end: calls the other host's port. 1: under way (RV_CALL), or the reason why it
+ * makes no sense. */
 int net_call(struct stream *s);
-bool net_under_way(const struct sockaddr_storage *host);	/* a call, or a link that comes up */
+/* a call, or a link that comes up */
+bool net_under_way(const struct sockaddr_storage *host);
 void net_name_ready(struct stream *s);		/* a call for the stream was handed over */
 void net_port_ready(void);
 void net_leave_port(void);			/* the thread leaves: nobody would hear who calls */
@@ -23,8 +27,10 @@ void net_after_fork(void);
 void rv_call_ended(struct stream *s, enum reason why);
 
 /* ---- net_refused.c ---- */
-bool net_host_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);	/* whatever the ports */
+/* whatever the ports */
+bool net_host_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 void net_refused(const struct sockaddr_storage *host, enum reason why);
-enum reason net_refused_why(const struct sockaddr_storage *host);	/* REASON_NONE: it may be called */
+/* REASON_NONE: it may be called */
+enum reason net_refused_why(const struct sockaddr_storage *host);
 
 #endif

@@ -61,11 +61,13 @@ static char *put_ends(char *p, const struct sockaddr *client, const struct socka
 	return put_hex(p, raw, sizeof raw);
 }
 
-static socklen_t abstract_name(struct sockaddr_un *un, const struct sockaddr *client, const struct sockaddr *server)
+static socklen_t abstract_name(struct sockaddr_un *un, const struct sockaddr *client,
+			       const struct sockaddr *server)
 {
 	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	memcpy(un->sun_path + 1, ABSTRACT, strlen(ABSTRACT));
-	return (socklen_t)(put_ends(un->sun_path + 1 + strlen(ABSTRACT), client, server) - (char *)un);
+	return (socklen_t)(put_ends(un->sun_path + 1 + strlen(ABSTRACT), client, server) -
+			   (char *)un);
 }
 
 /* ---- where a stranger has the name: a spare one, which nobody can know before it is bound ---- */
@@ -112,7 +114,8 @@ static socklen_t spare_name(struct sockaddr_un *un, socklen_t len)
 /* Is that the spare name of the name `un`, and a socket of the user's? Then it takes its place. */
 static bool is_spare(const struct nlmsghdr *h, struct sockaddr_un *un, socklen_t *len, uid_t uid)
 {
-	size_t plain = *len - offsetof(struct sockaddr_un, sun_path), whole = plain + 1 + SPARE_DIGITS;
+	size_t plain = *len - offsetof(struct sockaddr_un, sun_path),
+	       whole = plain + 1 + SPARE_DIGITS;
 	size_t fixed = NLMSG_ALIGN(sizeof(struct unix_diag_msg));
 	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + fixed);
 	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(fixed);
@@ -168,8 +171,8 @@ static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uin
 	return r > 0 ? -ECONNREFUSED : r;
 }
 
-int discovery_sock_connect_spare(int fd, const struct sockaddr *client, const struct sockaddr *server,
-			uid_t uid)
+int discovery_sock_connect_spare(int fd, const struct sockaddr *client,
+				 const struct sockaddr *server, uid_t uid)
 {
 	static uint64_t next;
 	struct sockaddr_un un;
@@ -200,7 +203,8 @@ static int open_directory(int flags)
 	if (!proc_is_ours())	/* nor is this directory, then */
 		return -EPERM;
 	fd = fd_moment_sys(SYS_openat, AT_FDCWD, directory(), flags | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0 && (sys(SYS_fstat, fd, &st) < 0 || (st.st_uid && st.st_uid != (uid_t)sys(SYS_geteuid)) || st.st_mode & 022)) {
+	if (fd >= 0 && (sys(SYS_fstat, fd, &st) < 0 ||
+			(st.st_uid && st.st_uid != (uid_t)sys(SYS_geteuid)) || st.st_mode & 022)) {
 		fd_internal_close(fd);
 		fd = -EPERM;
 	}
@@ -235,8 +239,9 @@ static void remove_if_stale(int dir, const char *name, time_t now)
 {
 	struct stat st;
 
-	if (!strncmp(name, IN_DIR, strlen(IN_DIR)) && sys(SYS_newfstatat, dir, name, &st, AT_SYMLINK_NOFOLLOW) >= 0 &&
-	    S_ISSOCK(st.st_mode) && st.st_uid == (uid_t)sys(SYS_geteuid) && now - st.st_mtime > STALE_S)
+	if (!strncmp(name, IN_DIR, strlen(IN_DIR)) &&
+	    sys(SYS_newfstatat, dir, name, &st, AT_SYMLINK_NOFOLLOW) >= 0 && S_ISSOCK(st.st_mode) &&
+	    st.st_uid == (uid_t)sys(SYS_geteuid) && now - st.st_mtime > STALE_S)
 		sys(SYS_unlinkat, dir, name, 0);
 }
 
@@ -270,7 +275,8 @@ static int open_in_directory(int fd, const struct sockaddr *client, const struct
 	if (r)
 		return r;
 	r = (int)sys(SYS_bind, fd, &p.un, sizeof p.un);
-	if (r == -EADDRINUSE) {		/* the connection is ours: so this is left over from an earlier one */
+	if (r == -EADDRINUSE) {		/* the connection is ours: so this is left over from an
+					 * earlier one */
 		sys(SYS_unlinkat, p.dir, p.name, 0);
 		r = (int)sys(SYS_bind, fd, &p.un, sizeof p.un);
 	}

@@ -1,4 +1,5 @@
-/* identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any); never blocks for long (netlink answers at once). */
+/* identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any);
+ * never blocks for long (netlink answers at once). */
 #include "discovery/identity.h"
 
 #include <errno.h>
@@ -28,12 +29,15 @@
 /* The attributes after the fixed part of an answer. */
 static void read_attributes(const struct nlmsghdr *h, struct identity *ret)
 {
-	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
-	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) +
+						NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+	long left = (long)h->nlmsg_len -
+		    (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
 
 	ret->marked = ret->unmarked = false;
 	for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt)) {
+		if (a->rta_type == INET_DIAG_SOCKOPT &&
+		    RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt)) {
 			ret->unmarked = ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
 			ret->marked = !ret->unmarked;
 		}
@@ -58,15 +62,17 @@ long kernel_answer(int nl, void *buf, size_t size, int flags)
 }
 
 /* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
- * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. Nothing is asked
- * besides for which the kernel takes the lock of that socket, such as INET_DIAG_INFO: whoever has it
- * may have a thread in a call with it that never ends, and then neither does the answer. */
+ * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. Nothing is
+ * asked besides for which the kernel takes the lock of that socket, such as INET_DIAG_INFO:
+ * whoever has it may have a thread in a call with it that never ends, and then neither does the
+ * answer. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
 {
 	struct {
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
-	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST } };
+	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			 .nlmsg_flags = NLM_F_REQUEST } };
 	union { struct nlmsghdr h; char buf[4096]; } ans;
 	int fd, r = -ENOENT;
 	long n;
@@ -94,11 +100,13 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		r = ((struct nlmsgerr *)NLMSG_DATA(&ans.h))->error;
 		return r ? r : -ENOENT;
 	}
-	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && ans.h.nlmsg_len <= n && n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
+	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && ans.h.nlmsg_len <= n &&
+	    n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
 		struct inet_diag_msg *m = NLMSG_DATA(&ans.h);
 
 		/* The look-up falls back to a listener: insist on the connection itself. */
-		if (m->id.idiag_dport != req.r.id.idiag_dport || m->id.idiag_sport != req.r.id.idiag_sport)
+		if (m->id.idiag_dport != req.r.id.idiag_dport ||
+		    m->id.idiag_sport != req.r.id.idiag_sport)
 			return -ENOENT;
 		ret->uid = m->idiag_uid;
 		ret->inode = m->idiag_inode;
@@ -191,16 +199,20 @@ static long ask(const struct nlmsghdr *req, union route_answer *ans)
 }
 
 /* By which way the packets of the connection go. The answer's size or -errno. */
-static long route(int fd, const struct sockaddr *local, const struct sockaddr *peer, union route_answer *ans)
+static long route(int fd, const struct sockaddr *local, const struct sockaddr *peer,
+		  union route_answer *ans)
 {
 	struct {
 		struct nlmsghdr h;
 		struct rtmsg r;
 		char attributes[128];
-	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST } };
+	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE,
+			 .nlmsg_flags = NLM_F_REQUEST } };
 	uint16_t sport = htons(sockaddr_port(local)), dport = htons(sockaddr_port(peer));
 	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
-	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
+	uint32_t scope = peer->sa_family == AF_INET6
+				 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id
+				 : 0;
 	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
 	long n;
 
@@ -222,13 +234,16 @@ static long route(int fd, const struct sockaddr *local, const struct sockaddr *p
 	n = ask(&req.h, ans);
 	if (n < 0)
 		return n;
-	return n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans->h.nlmsg_type != RTM_NEWROUTE ? -EXDEV : n;
+	return n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans->h.nlmsg_type != RTM_NEWROUTE
+		       ? -EXDEV
+		       : n;
 }
 
 /*
- * One's own address is reached by the loopback device, whatever happens, unless rules of the administrator's send the connection out of
- * the network namespace, to where it may end, and another with the same addresses begin. Not asked where both addresses are loopback
- * ones, which no packet takes along to another device.
+ * One's own address is reached by the loopback device, whatever happens, unless rules of the
+ * administrator's send the connection out of the network namespace, to where it may end, and
+ * another with the same addresses begin. Not asked where both addresses are loopback ones, which
+ * no packet takes along to another device.
  */
 int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer)
 {
@@ -243,7 +258,8 @@ int identity_straight(int fd, const struct sockaddr *local, const struct sockadd
 	return ((struct rtmsg *)NLMSG_DATA(&ans.h))->rtm_type == RTN_LOCAL ? 0 : -EXDEV;
 }
 
-/* The attribute of that type among those behind the fixed part of an answer, or in another attribute; or NULL. */
+/* The attribute of that type among those behind the fixed part of an answer, or in another
+ * attribute; or NULL. */
 static const struct rtattr *attribute(const void *first, long left, unsigned short type)
 {
 	for (const struct rtattr *a = first; RTA_OK(a, left); a = RTA_NEXT(a, left))
@@ -263,9 +279,11 @@ static int number(const struct rtattr *a)
 
 static bool is_kind(const struct rtattr *info, const char *kind)
 {
-	const struct rtattr *a = info ? attribute(RTA_DATA(info), (long)RTA_PAYLOAD(info), IFLA_INFO_KIND) : NULL;
+	const struct rtattr *a =
+		info ? attribute(RTA_DATA(info), (long)RTA_PAYLOAD(info), IFLA_INFO_KIND) : NULL;
 
-	return a && RTA_PAYLOAD(a) >= strlen(kind) + 1 && !memcmp(RTA_DATA(a), kind, strlen(kind) + 1);
+	return a && RTA_PAYLOAD(a) >= strlen(kind) + 1 &&
+	       !memcmp(RTA_DATA(a), kind, strlen(kind) + 1);
 }
 
 /* Whose other end is another namespace's network, or a process. */
@@ -297,7 +315,8 @@ static long neighbour(int device, int family, unsigned short type, const void *a
 	n = ask(h, ans);
 	if (n < 0)
 		return n;
-	return n < (long)NLMSG_LENGTH(sizeof req.n) || ans->h.nlmsg_type != RTM_NEWNEIGH ? -ENOENT : n;
+	return n < (long)NLMSG_LENGTH(sizeof req.n) || ans->h.nlmsg_type != RTM_NEWNEIGH ? -ENOENT
+											 : n;
 }
 
 /* Where the packets go next: its MAC. False: it is not known, or has none. */
@@ -363,7 +382,9 @@ static int way_out(int device, const uint8_t *mac)
 		if (is_kind(info, "bridge"))
 			device = mac ? port_to(device, mac) : 0;
 		else
-			device = attribute(first, left, IFLA_LINK_NETNSID) ? 0 : number(attribute(first, left, IFLA_LINK));
+			device = attribute(first, left, IFLA_LINK_NETNSID)
+					 ? 0
+					 : number(attribute(first, left, IFLA_LINK));
 	}
 	return 0;
 }
@@ -425,7 +446,8 @@ static int stamp_of(const uint8_t *tcp, size_t n, uint32_t *ret)
 		if (at + 1 >= end || tcp[at + 1] < 2 || at + tcp[at + 1] > end)
 			return -EPROTO;
 		if (tcp[at] == TCPOPT_TIMESTAMP && tcp[at + 1] == TCPOLEN_TIMESTAMP) {
-			*ret = (uint32_t)tcp[at + 2] << 24 | (uint32_t)tcp[at + 3] << 16 | (uint32_t)tcp[at + 4] << 8 | tcp[at + 5];
+			*ret = (uint32_t)tcp[at + 2] << 24 | (uint32_t)tcp[at + 3] << 16 |
+				(uint32_t)tcp[at + 4] << 8 | tcp[at + 5];
 			return 0;
 		}
 		at += tcp[at + 1];
@@ -482,7 +504,8 @@ bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_
 		until_us = before;
 	age = now + 1 - stamp;	/* 1: the lowest bit tells the unit in newer kernels */
 	/* The times were read before and after `now`, however long we stood still. */
-	return age <= ticks(now_us() - since_us, unit) + 2 && age + 2 >= ticks(before - until_us, unit);
+	return age <= ticks(now_us() - since_us, unit) + 2 &&
+	       age + 2 >= ticks(before - until_us, unit);
 }
 
 static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)
@@ -508,12 +531,13 @@ bool identity_peer_closing(int fd)
 
 	if (fd < 0 || names_of(fd, &l, &p) || identity_query((void *)&p, (void *)&l, &id))
 		return false;
-	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING || id.state == TCP_LAST_ACK;
+	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING ||
+	       id.state == TCP_LAST_ACK;
 }
 
-/* It is not asked itself: who passed a real descriptor may have a thread inside a call with it, with
- * memory that never comes, and so the kernel's lock of the socket, for which getsockname() waits
- * without end. */
+/* It is not asked itself: who passed a real descriptor may have a thread inside a call with it,
+ * with memory that never comes, and so the kernel's lock of the socket, for which getsockname()
+ * waits without end. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)
 {
 	int64_t inode = fd < 0 ? 0 : proof_inode(fd);

@@ -1,6 +1,6 @@
 /*
- * net_msg.h - what is said at the discovery port between hosts (docs/protocol.md). By discovery_net.c, and by rdmastat's doctor, which
- * only asks whether somebody of us is there.
+ * net_msg.h - what is said at the discovery port between hosts (docs/protocol.md). By
+ * discovery_net.c, and by rdmastat's doctor, which only asks whether somebody of us is there.
  *
  * Wire; fixed size, little-endian hosts only.
  */
@@ -14,7 +14,8 @@
 #define NET_MAGIC   "rdmashim"
 #define NET_VERSION 7
 #define NET_ORDER   0x01020304u
-#define NET_HEAD    16	/* so many bytes are the same in all versions: magic, order, version, type */
+/* so many bytes are the same in all versions: magic, order, version, type */
+#define NET_HEAD    16
 #define NET_NONCE   32
 #define NET_MAC     32
 

@@ -12,7 +12,11 @@
 
 #define REFUSED_MAX 16
 
-static struct refused { struct sockaddr_storage host; uint64_t until_us; enum reason why; } refused[REFUSED_MAX];
+static struct refused {
+	struct sockaddr_storage host;
+	uint64_t until_us;
+	enum reason why;
+} refused[REFUSED_MAX];
 
 bool net_host_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {

@@ -1,4 +1,5 @@
-/* netkey.c - see netkey.h. The file is read again for each proof, and the key wiped after it: neither a core file nor whoever may read our memory finds it. */
+/* netkey.c - see netkey.h. The file is read again for each proof, and the key wiped after it:
+ * neither a core file nor whoever may read our memory finds it. */
 #include "discovery/netkey.h"
 
 #include <dlfcn.h>
@@ -13,8 +14,9 @@
 #define KEY_MIN 16
 #define KEY_MAX 4096
 
-/* What of <nettle/hmac.h> and <nettle/memops.h> is used, in all versions of the library that are looked for: so its headers are
- * not needed to build. The state is of three SHA-256, 336 bytes; where a later one is larger, there is room. */
+/* What of <nettle/hmac.h> and <nettle/memops.h> is used, in all versions of the library that are
+ * looked for: so its headers are not needed to build. The state is of three SHA-256, 336 bytes;
+ * where a later one is larger, there is room. */
 struct hmac { _Alignas(16) uint8_t state[1024]; };
 static void (*set_key)(struct hmac *c, size_t n, const uint8_t *key);
 static void (*update)(struct hmac *c, size_t n, const uint8_t *data);

@@ -1,12 +1,14 @@
 /*
- * search.c - how the two processes that hold the ends of one TCP connection find each other on one host: the search of each
- * stream, from its start until it has a slot on a link or stays on TCP. What is said over a link is discovery_ctl.c's, hosts
- * that meet are discovery_net.c's, who connects is let in by discovery_callers.c.
+ * search.c - how the two processes that hold the ends of one TCP connection find each other on
+ * one host: the search of each stream, from its start until it has a slot on a link or stays on
+ * TCP. What is said over a link is discovery_ctl.c's, hosts that meet are discovery_net.c's, who
+ * connects is let in by discovery_callers.c.
  *
  * Owns the discovery sockets that are open, and of a stream the fields rv_*.
  *
- * The accepting side opens a discovery socket (discovery_sock.h) whose name is the 4-tuple,
- * for as long as it takes; the connecting side first asks over links that exist, then connects there.
+ * The accepting side opens a discovery socket (discovery_sock.h) whose name is the 4-tuple, for
+ * as long as it takes; the connecting side first asks over links that exist, then connects
+ * there.
  *
  *   client                                   server
  *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
@@ -99,7 +101,8 @@ static uint64_t retry_us(struct stream *s)
 	return shim_tunables()->rdma_retry << (s->search.lost - 1);
 }
 
-/* What may have been an accident: the other end's process stood still, or had no CPU; one of us had no room. */
+/* What may have been an accident: the other end's process stood still, or had no CPU; one of us
+ * had no room. */
 static bool may_pass(enum reason why)
 {
 	return why == REASON_NO_PEER_SHIM || why == REASON_PEER_REFUSED || why == REASON_SHARED ||
@@ -115,7 +118,8 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 	stat_row_reason(s->row, why);
 	if (why != atomic_load(&s->earn.stopped))
 		stat_link_error(why);
-	if (s->search.lost && why != atomic_load(&s->earn.stopped)) {	/* it was on RDMA, which may come back */
+	/* it was on RDMA, which may come back */
+	if (s->search.lost && why != atomic_load(&s->earn.stopped)) {
 		for_good = false;
 		s->search.state = RV_NONE;
 		s->search.end_us = 0;
@@ -134,7 +138,8 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 
 void rv_stop(struct stream *s)
 {
-	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees that the stream is dead */
+	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees
+					 * that the stream is dead */
 }
 
 /* ---- start ---- */
@@ -149,10 +154,13 @@ static uint32_t allowed(struct stream *s)
 		atomic_store(&s->earn.stopped, REASON_OTHER_USER);
 		return 0;
 	}
-	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->addr.local, (void *)&s->addr.peer, &d);
+	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->addr.local,
+		      (void *)&s->addr.peer, &d);
 	stat_row_rule(s->row, d.at);
 	d.paths &= ~(1u << PATH_TCP);
-	atomic_store(&s->earn.stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
+	atomic_store(&s->earn.stopped, (uint8_t)(d.paths    ? 0
+						 : d.reason ? d.reason
+							    : REASON_POLICY));
 	return d.paths;
 }
 
@@ -170,27 +178,34 @@ static enum path_kind first_of(uint32_t allowed, bool here)
 static bool on_this_host(struct stream *s, struct identity *end)
 {
 	*end = (struct identity){ .marked = false };
-	return !identity_query((void *)&s->addr.peer, (void *)&s->addr.local, end) || sockaddr_loopback((void *)&s->addr.peer);
+	return !identity_query((void *)&s->addr.peer, (void *)&s->addr.local, end) ||
+	       sockaddr_loopback((void *)&s->addr.peer);
 }
 
-/* The sockets are of one host, and their names fit, but what the client sends leaves the network namespace: it may end there, and what comes
- * back be another connection. The client asks for slots, so its look is enough. */
+/* The sockets are of one host, and their names fit, but what the client sends leaves the network
+ * namespace: it may end there, and what comes back be another connection. The client asks for
+ * slots, so its look is enough. */
 static bool proxied(struct stream *s)
 {
 	int r;
 
 	if (s->role != ROLE_CLIENT)
 		return false;
-	lock_take(&s->rcv.lock);		/* the fd stays this socket; one that is closed has no way at all */
-	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->addr.local, (void *)&s->addr.peer);
+	lock_take(&s->rcv.lock);		/* the fd stays this socket; one that is closed
+						 * has no way at all */
+	r = atomic_load(&s->fd) < 0 ? 0
+				    : identity_straight(atomic_load(&s->fd), (void *)&s->addr.local,
+							(void *)&s->addr.peer);
 	lock_give(&s->rcv.lock);
 	if (r)
-		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
+		log_line(2, "fd %d: no straight way to the other end: error %d",
+			 atomic_load(&s->fd), -r);
 	return r != 0;
 }
 
-/* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
- * thread dearer (see nothing_to_do() in loop.c). A later search is one look: by then the library would have said so. */
+/* The other end's socket does not say that the library is there: it hardly is, and this search
+ * makes the calls of a program with one thread dearer (see nothing_to_do() in loop.c). A later
+ * search is one look: by then the library would have said so. */
 #define UNMARKED_US 50000
 #define SERVER_MORE_US 500000	/* to outlast the client's search */
 
@@ -240,12 +255,14 @@ static bool stranger(struct stream *s, const struct identity *end)
 	return true;
 }
 
-/* Nobody has answered. Where the library is there, but of another user, who may not take descriptors
- * of ours, another policy lets him; else the calls of the stream cost one look-up from now on. */
+/* Nobody has answered. Where the library is there, but of another user, who may not take
+ * descriptors of ours, another policy lets him; else the calls of the stream cost one look-up
+ * from now on. */
 static void not_answered(struct stream *s)
 {
-	enum reason why = s->search.other ? REASON_VERSION :
-			  s->search.foreign && s->search.marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+	enum reason why = s->search.other			  ? REASON_VERSION
+			  : s->search.foreign && s->search.marked ? REASON_OTHER_USER
+								  : REASON_NO_PEER_SHIM;
 
 	rv_failed(s, why, why != REASON_OTHER_USER);
 }
@@ -270,11 +287,15 @@ void rv_start(struct stream *s)
 		log_line(2, "fd %d: it is of another network namespace than the library's thread",
 			 atomic_load(&s->fd));
 	if (r) {
-		rv_failed(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
-		     r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
+		rv_failed(s,
+			  r == -EPROTOTYPE   ? REASON_NOT_TCP
+			  : r == -EOPNOTSUPP ? REASON_SOCKOPT
+					     : REASON_NO_RENDEZVOUS,
+			  r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
 		return;
 	}
-	if (sockaddr_same((void *)&s->addr.local, (void *)&s->addr.peer)) {	/* one socket connected to itself */
+	/* one socket connected to itself */
+	if (sockaddr_same((void *)&s->addr.local, (void *)&s->addr.peer)) {
 		rv_failed(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
@@ -324,7 +345,8 @@ void rv_start(struct stream *s)
 
 /* ---- the connecting end ---- */
 
-/* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
+/* Was the link made for a connection to the same address and port? Then the other end is likely
+ * to be there, too. */
 static bool same_place(const struct link *l, const struct stream *s)
 {
 	return l->path->far || sockaddr_same((void *)&l->host, (void *)&s->addr.peer);
@@ -334,7 +356,8 @@ static bool same_place(const struct link *l, const struct stream *s)
 static struct link *hello_under_way(const struct stream *s)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].path->far && same_place(&links[i], s))
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].path->far &&
+		    same_place(&links[i], s))
 			return &links[i];
 	return NULL;
 }
@@ -364,12 +387,14 @@ void rv_version_heard(struct stream *s, uint32_t theirs)
 
 #define HANGUPS 3	/* in a row: no accident */
 
-/* Was our HELLO not understood? Only whoever connected knows: the others that waited may meet another process. */
+/* Was our HELLO not understood? Only whoever connected knows: the others that waited may meet
+ * another process. */
 static bool not_understood(struct stream *s, const struct link *l)
 {
 	if (atomic_load(&l->state) == LINK_UP || l->caller != s->index + 1)
 		return false;
-	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->search.hung_up == HANGUPS)
+	if (l->hung_up && l->peer_start == process_start(l->peer_pid) &&
+	    ++s->search.hung_up == HANGUPS)
 		version_silent(l->peer_pid);
 	else if (l->why != REASON_VERSION)
 		return false;
@@ -384,23 +409,28 @@ void rv_hello_settled(const struct link *l)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_TRY || s->search.hello != l->index + 1)
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_TRY ||
+		    s->search.hello != l->index + 1)
 			continue;
 		s->search.hello = 0;
 		if (not_understood(s, l))
 			continue;
-		s->search.due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->search.tries++));
+		s->search.due_us = now_us() + (atomic_load(&l->state) == LINK_UP
+						       ? 0
+						       : backoff(s->search.tries++));
 		bg_look(s);
 	}
 }
 
-/* Whoever opened the name is linked to us already, with room for the stream: it was asked there just before its end had been
- * accepted. Another link, which nobody would take down, is not needed; the stream asks again. */
+/* Whoever opened the name is linked to us already, with room for the stream: it was asked there
+ * just before its end had been accepted. Another link, which nobody would take down, is not
+ * needed; the stream asks again. */
 static bool linked_to(const struct ucred *c)
 {
 	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_UP && !links[i].path->far && links[i].peer_pid == c->pid &&
-		    links[i].peer_uid == c->uid && links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
+		if (atomic_load(&links[i].state) == LINK_UP && !links[i].path->far &&
+		    links[i].peer_pid == c->pid && links[i].peer_uid == c->uid &&
+		    links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
 			return true;
 	return false;
 }
@@ -434,11 +464,12 @@ static void leave(int fd, enum reason why)
 	ctl_send_fd(fd, &m, -1);
 }
 
-#define SPARE_TRIES 6	/* so often nobody was there: perhaps one who has the name and does not listen */
+/* so often nobody was there: perhaps one who has the name and does not listen */
+#define SPARE_TRIES 6
 
-/* A socket of ours that is connected to the other end's, by its name or, where a stranger has that, by
- * its spare one. Nothing is taken from whoever opened the name before the kernel has said who that is.
- * Or -errno. */
+/* A socket of ours that is connected to the other end's, by its name or, where a stranger has
+ * that, by its spare one. Nothing is taken from whoever opened the name before the kernel has
+ * said who that is. Or -errno. */
 static int reach(struct stream *s, const struct identity *end, struct ucred *cred)
 {
 	const struct sockaddr *local = (void *)&s->addr.local, *peer = (void *)&s->addr.peer;
@@ -448,7 +479,8 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 	for (int spare = 0; spare < 2; spare++) {
 		int fd;
 
-		fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		fd = fd_moment_sys(SYS_socket, AF_UNIX,
+				   SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			return fd;
 		rights_allow(fd, false);
@@ -473,7 +505,8 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 	return r < 0 ? (int)r : -EAGAIN;
 }
 
-/* Connects to the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
+/* Connects to the name. 1: a link is being made and the stream waits for it, 0: not there,
+ * -errno. */
 static int connect_to(struct stream *s, const struct identity *end)
 {
 	struct ctl_msg m = { 0 };
@@ -517,7 +550,8 @@ static int connect_to(struct stream *s, const struct identity *end)
 	return 1;
 }
 
-/* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
+/* A connecting end has its mark some bytes after it has its connection: it may have come
+ * meanwhile. */
 static void look_again(struct stream *s)
 {
 	struct identity end;
@@ -530,8 +564,9 @@ static void look_again(struct stream *s)
 }
 
 /*
- * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
- * given up before anybody asked for them. So where somebody is to be found he is searched for five times the time.
+ * When thousands of connections are made at once, those that come last in the queues, here and
+ * at the other end, would be given up before anybody asked for them. So where somebody is to be
+ * found he is searched for five times the time.
  */
 static bool given_up(struct stream *s, uint64_t now)
 {
@@ -548,7 +583,8 @@ void rv_found(struct stream *s)
 	found_at[found++ % MANY] = now_us();
 }
 
-/* Over the next link that there is; those to the same place come first. 1: asked; 0: none is left; -ENOMEM. */
+/* Over the next link that there is; those to the same place come first. 1: asked; 0: none is
+ * left; -ENOMEM. */
 static int ask_next(struct stream *s, const struct identity *end)
 {
 	uint32_t n = atomic_load(&links_top);
@@ -556,7 +592,10 @@ static int ask_next(struct stream *s, const struct identity *end)
 	for (; s->search.elsewhere < 2; s->search.elsewhere++, s->search.link = 0)
 		for (; s->search.link < n; s->search.link++) {
 			struct link *l = &links[s->search.link];
-			int r = atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->search.elsewhere ? rv_ask(s, l, end) : -EAGAIN;
+			int r = atomic_load(&l->state) == LINK_UP &&
+						same_place(l, s) == !s->search.elsewhere
+					? rv_ask(s, l, end)
+					: -EAGAIN;
 
 			if (r != -EAGAIN)
 				return r ? r : 1;
@@ -582,7 +621,8 @@ static void try_net(struct stream *s, uint64_t now)
 		rv_failed(s, (enum reason)r, false);
 }
 
-#define SILENT_TRIES 3	/* the kernel says nothing: so often it may be a moment's want of something */
+/* the kernel says nothing: so often it may be a moment's want of something */
+#define SILENT_TRIES 3
 
 /* Who has the other end. 1; 0: nobody, it was not accepted yet; -errno: the kernel does not say. */
 static int accepted(struct stream *s, struct identity *ret)
@@ -598,9 +638,9 @@ static int accepted(struct stream *s, struct identity *ret)
 #define BOTH_NAMES 8	/* it is rare: others need the names */
 
 /*
- * Perhaps the two sockets connected to each other: nobody accepted, and both ask. The kernel knows, but
- * to ask it is to wait for whoever uses the other end. So the end that comes first in order can be
- * asked, too, while it goes on asking.
+ * Perhaps the two sockets connected to each other: nobody accepted, and both ask. The kernel
+ * knows, but to ask it is to wait for whoever uses the other end. So the end that comes first in
+ * order can be asked, too, while it goes on asking.
  */
 static void be_asked_too(struct stream *s)
 {
@@ -659,7 +699,8 @@ static uint64_t without_name(uint64_t now)
 	return names_turn;
 }
 
-/* Its name gives way to those that wait: the other ends of hundreds may be stopped, and nobody else would be met for seconds. */
+/* Its name gives way to those that wait: the other ends of hundreds may be stopped, and nobody
+ * else would be met for seconds. */
 static void name_due(struct stream *s, uint64_t now)
 {
 	if (now < names_turn) {
@@ -683,7 +724,8 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		return s->search.state == RV_FAILED ? UINT64_MAX : s->search.due_us;
 	}
 	if (s->search.state == RV_LISTEN) {
-		if (now >= s->search.end_us && s->search.lost) {	/* as long as it takes, but not all the time */
+		/* as long as it takes, but not all the time */
+		if (now >= s->search.end_us && s->search.lost) {
 			net_listen(s);
 			s->search.end_us = now + retry_us(s);
 			return s->search.end_us;
@@ -703,7 +745,9 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->search.fd < 0 && now >= s->search.due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->search.due_us = names_open < NAMES_MAX ? now + backoff(s->search.tries++) : without_name(now);
+				s->search.due_us = names_open < NAMES_MAX
+							   ? now + backoff(s->search.tries++)
+							   : without_name(now);
 				return s->search.due_us;
 			}
 			if (r < 0) {
@@ -714,12 +758,17 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		} else if (now >= s->search.due_us) {
 			name_due(s, now);
 		}
-		return now < s->search.end_us && s->search.end_us < s->search.due_us ? s->search.end_us : s->search.due_us;
+		return now < s->search.end_us && s->search.end_us < s->search.due_us
+			       ? s->search.end_us
+			       : s->search.due_us;
 	}
 	if (s->search.state == RV_TRY) {
 		if (now >= s->search.due_us)
 			(stream_sought(s)->far ? try_net : try_client)(s, now);
-		return s->search.state == RV_TRY || s->search.state == RV_NONE || s->search.state == RV_LISTEN ? s->search.due_us : UINT64_MAX;
+		return s->search.state == RV_TRY || s->search.state == RV_NONE ||
+				       s->search.state == RV_LISTEN
+			       ? s->search.due_us
+			       : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
@@ -739,7 +788,11 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 		from_the_first_link(s);
 		s->search.due_us = now + backoff(s->search.tries++);
 	} else {
-		rv_failed(s, why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY ? why : REASON_PEER_REFUSED, false);
+		rv_failed(s,
+			  why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY
+				  ? why
+				  : REASON_PEER_REFUSED,
+			  false);
 	}
 	bg_look(s);
 }
@@ -752,7 +805,8 @@ void rv_orphaned(struct link *l)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED && s->search.link == l->index) {
+		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED &&
+		    s->search.link == l->index) {
 			s->search.state = RV_TRY;
 			from_the_first_link(s);
 			s->search.due_us = now_us() + backoff(s->search.tries++);
@@ -763,7 +817,8 @@ void rv_orphaned(struct link *l)
 
 /* ---- between hosts: what comes of a call ---- */
 
-/* As after a connect attempt: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
+/* As after a connect attempt: nobody there yet is asked again; what will not change soon leaves
+ * the stream on TCP. */
 void rv_call_ended(struct stream *s, enum reason why)
 {
 	uint64_t now = now_us();
@@ -782,12 +837,15 @@ void net_link_settled(struct link *l, enum reason why)
 {
 	uint32_t n = streams_top();
 
-	if (why == REASON_PEER_GONE)	/* hung up before the link was there, perhaps because we took too long: the connection lives, so somebody has it */
+	if (why == REASON_PEER_GONE)	/* hung up before the link was there, perhaps because we
+					 * took too long: the connection lives, so somebody has
+					 * it */
 		why = REASON_NO_PEER_SHIM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_CALL || s->search.link != l->index)
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_CALL ||
+		    s->search.link != l->index)
 			continue;
 		s->search.state = RV_TRY;
 		from_the_first_link(s);
@@ -803,8 +861,10 @@ void rv_policy(struct stream *s)
 	if (stream_tcp_only(s) || !s->addr.known)
 		return;
 	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : allowed(s)) {
-		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
-				s->search.state == RV_NONE || s->search.state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
+		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE
+					: s->search.state == RV_NONE || s->search.state == RV_FAILED
+						? REASON_NOT_EARNED
+						: REASON_SEARCHING);
 		if (!atomic_load(&s->link) && s->search.state == RV_FAILED) {
 			rv_anew(s);
 			s->want = 0;
@@ -813,7 +873,8 @@ void rv_policy(struct stream *s)
 		stat_row_reason(s->row, atomic_load(&s->earn.stopped));
 		if (atomic_load(&s->link))
 			stream_ask_fallback(s);
-		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN || s->search.state == RV_CALL)
+		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN ||
+			 s->search.state == RV_CALL)
 			rv_failed(s, atomic_load(&s->earn.stopped), false);
 	}
 	bg_look(s);

@@ -59,7 +59,8 @@ static void show_names(struct stream *s)
 	stat_row_publish(s->row);
 }
 
-/* All under the lock: a stream that never asked for an upgrade is freed, and used again, by whoever closes it. */
+/* All under the lock: a stream that never asked for an upgrade is freed, and used again, by
+ * whoever closes it. */
 int rv_read_names(struct stream *s)
 {
 	uint32_t len = sizeof s->addr.local;

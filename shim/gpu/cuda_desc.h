@@ -1,7 +1,8 @@
 /*
- * cuda_desc.h - what an offer of device memory points to: a structure in the sender's memory, which the receiver reads by
- * process_vm_readv(2), as it reads the block itself if it cannot use this. It is constant while the offer stands. Once a millisecond
- * for each ring; in between the offer's own words (ring.h) are enough.
+ * cuda_desc.h - what an offer of device memory points to: a structure in the sender's memory,
+ * which the receiver reads by process_vm_readv(2), as it reads the block itself if it cannot use
+ * this. It is constant while the offer stands. Once a millisecond for each ring; in between the
+ * offer's own words (ring.h) are enough.
  */
 #ifndef RDMASHIM_CUDA_DESC_H
 #define RDMASHIM_CUDA_DESC_H
@@ -20,6 +21,7 @@ struct cuda_desc {
 	uint8_t ipc[64];	/* CUipcMemHandle of the ring */
 	uint8_t uuid[16];	/* of its device */
 };
-_Static_assert(sizeof(struct cuda_desc) == 136, "read by other processes: another magic when it changes");
+_Static_assert(sizeof(struct cuda_desc) == 136,
+	       "read by other processes: another magic when it changes");
 
 #endif

@@ -29,7 +29,8 @@ void cuda_sending(uintptr_t lo);
 bool cuda_wants_watch(uintptr_t lo, size_t n);
 void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum outcome { outcome_OVER, outcome_HARM, outcome_EVICTED };
-void cuda_learn(const struct gpu_range *r, enum outcome outcome);	/* what became of a snapshot */
+/* what became of a snapshot */
+void cuda_learn(const struct gpu_range *r, enum outcome outcome);
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
 void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */

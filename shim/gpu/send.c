@@ -137,9 +137,9 @@ void cuda_touch(gpu_addr dst, size_t n)
 
 /* ---- a copy to the host ---- */
 
-/* Into device_writable memory the device writes unseen by the page tables, so the watch starts before the
- * copy, and nothing else may be writing. Other memory is filled by the driver's stores: then it
- * starts after the copy, but must be possible. */
+/* Into device_writable memory the device writes unseen by the page tables, so the watch starts
+ * before the copy, and nothing else may be writing. Other memory is filled by the driver's
+ * stores: then it starts after the copy, but must be possible. */
 static enum reason watch_first(struct gpu_range *r, uintptr_t lo, size_t n, gpu_stream st)
 {
 	if (r->device_writable && cuda_busy(st))

@@ -480,8 +480,9 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, gpu_ctx *ct
 		return false;
 	*site = cuda_site(from, n, true);
 	cuda_site_copy(*site, p, n);
-	why = n < GPU_PATH_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED
-		: REASON_NONE;
+	why = n < GPU_PATH_MIN	      ? REASON_DEVICE_SMALL
+	      : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED
+				      : REASON_NONE;
 	if (!why)
 		*ctx = gpu->current();
 	if (!why && !*ctx)

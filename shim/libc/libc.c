@@ -37,7 +37,8 @@ static void bind_one(enum call_id id);
 #define CALLV(name, params, args, where, doc) \
 	static void stub_##name params { bind_one(ID_##name); real_##name args; } \
 	void (*real_##name) params = stub_##name;
-/* Reads more arguments than there may be, as libc itself does: they are garbage that nobody looks at. */
+/* Reads more arguments than there may be, as libc itself does: they are garbage that nobody
+ * looks at. */
 #define VCALL(ret, name, params, last, args, where, doc) \
 	__attribute__((no_sanitize("address"))) static ret stub_##name params \
 	{ \

@@ -62,10 +62,12 @@ static void links_set_armed(uint64_t mask)
 	link_read_enter();
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++) {
-		if (atomic_load(&links[i].state) != LINK_UP)	/* not before armed_now is: link_up() has it the other way round */
+		/* not before armed_now is: link_up() has it the other way round */
+		if (atomic_load(&links[i].state) != LINK_UP)
 			continue;
 		atomic_fetch_or(&links[i].segment.side[links[i].segment.me].armed, mask);
-		/* The background thread arms it for itself, when it has a stream there that it waits for. */
+		/* The background thread arms it for itself, when it has a stream there that it
+		 * waits for. */
 		if (!links[i].wire || (loop_bell() && mask == 1ull << loop_bell()->idx))
 			continue;
 		links[i].wire->arm(&links[i], atomic_load(&links[i].direct) & mask);
@@ -139,7 +141,8 @@ bool links_drain(void)
 
 void link_ring_peer(struct link *l, uint64_t mask)
 {
-	link_read_enter();	/* the fds stay ours: link_reap() closes them when nobody is in here */
+	link_read_enter();	/* the fds stay ours: link_reap() closes them when nobody is in
+				 * here */
 	while (mask) {
 		int b = __builtin_ctzll(mask), fd;
 
@@ -184,7 +187,8 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
 /* Records of its type do, on one host. */
 static bool carries_fd(const struct ctl_msg *m)
 {
-	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND || m->type == CTL_BOUND;
+	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND ||
+	       m->type == CTL_BOUND;
 }
 
 static int judge(const struct ctl_msg *m, long len)
@@ -212,12 +216,14 @@ int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 		*ret_fd = -1;
 		flags |= MSG_CTRUNC;
 	}
-	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
+	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not
+	 * take it: that is nobody's lie. */
 	if (flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
 		*ret_fd = CTL_FD_LOST;
 	else if (flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
 		beside = true;
-	if (r && judge(m, r) == CTL_OTHER)	/* longer, with a descriptor: that is theirs to know */
+	if (r && judge(m, r) == CTL_OTHER)	/* longer, with a descriptor: that is theirs to
+						 * know */
 		r = CTL_OTHER;
 	else if (beside || flags & MSG_TRUNC)
 		r = -EPROTO;
@@ -237,7 +243,8 @@ static int ctl_send(struct link *l, const struct ctl_msg *m)
 
 	if (!l->path->far)
 		return ctl_send_fd(l->ctl, m, -1);
-	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent,
+		MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 	if (r < 0)
 		return (int)r;
 	l->out_sent += (uint32_t)r;
@@ -254,7 +261,8 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 	if (!l->path->far)
 		return ctl_recv(l->ctl, link_trusts(l), m, fd);
 	*fd = -1;
-	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
+	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len,
+		MSG_DONTWAIT, NULL, NULL);
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r <= 0)
@@ -267,8 +275,8 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 	return judge(m, sizeof *m);
 }
 
-/* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful under
- * way: a peer that leaves more than this unread is broken, not slow. */
+/* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful
+ * under way: a peer that leaves more than this unread is broken, not slow. */
 static uint32_t outq_size(const struct link *l)
 {
 	return l->segment.slots * 8 + 1024;
@@ -277,7 +285,8 @@ static uint32_t outq_size(const struct link *l)
 static bool queue(struct link *l, const struct ctl_msg *m)
 {
 	if (!l->outq) {
-		void *p = mmap(NULL, outq_size(l) * sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *p = mmap(NULL, outq_size(l) * sizeof *m, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p == MAP_FAILED)
 			return false;
@@ -310,9 +319,11 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 		ok = queue(l, m);
 	}
 	if (!ok && up(l))
-		log_line(2, "link %u: cannot send (%u queued)", l->index, l->out_tail - l->out_head);
+		log_line(2, "link %u: cannot send (%u queued)", l->index,
+			 l->out_tail - l->out_head);
 	if (!ok && up(l))
-		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and cleans up */
+		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and
+							 * cleans up */
 	lock_give(&l->out_lock);
 	if (kick)
 		loop_kick();
@@ -330,7 +341,8 @@ static bool bells_again(struct link *l)
 {
 	for (uint64_t m = atomic_load(&l->distrusted) ? 0 : bell_made_mask(); m; m &= m - 1) {
 		int idx = __builtin_ctzll(m);
-		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION,
+				       .index = (uint32_t)idx };
 
 		if (passes_later(ctl_send_fd(l->ctl, &msg, bells[idx].fd)))
 			return false;
@@ -372,7 +384,8 @@ static void send_bell(struct link *l, int idx)
 		return;		/* between hosts what comes rings our own bells, see path_rdma.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
-	 * background thread sends all bells again once it has drained. One that has ended has closed the socket. */
+	 * background thread sends all bells again once it has drained. One that has ended has
+	 * closed the socket. */
 	if (up(l) && passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
 		l->bells_untold = kick = true;
 		atomic_store(&l->out_waiting, true);
@@ -398,7 +411,8 @@ const struct link_user *link_user;
 
 void link_serve(const struct link_user *u) { link_user = u; }
 
-const struct bell_events link_bell_events = { link_publish_bell, links_set_armed, links_clear_armed };
+const struct bell_events link_bell_events = { link_publish_bell, links_set_armed,
+					      links_clear_armed };
 
 /* ---- life, background thread only ---- */
 
@@ -492,7 +506,8 @@ struct link *link_new_with(const struct path *path, int ctl, const struct segmen
 
 int link_has_segment(struct link *l, const struct segment *a)
 {
-	void *p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED || q == MAP_FAILED) {
@@ -511,8 +526,8 @@ int link_has_segment(struct link *l, const struct segment *a)
 }
 
 /*
- * Whoever has a bell of ours can silence it. One of our own user, or root, could stop us anyway; another user's process
- * harms whoever else is linked to us, unless that is its own user too.
+ * Whoever has a bell of ours can silence it. One of our own user, or root, could stop us anyway;
+ * another user's process harms whoever else is linked to us, unless that is its own user too.
  */
 static void mixed_now(void)
 {
@@ -557,7 +572,8 @@ bool link_has_room(const struct link *l)
 	return memchr(l->slot_used + (l->segment.me ? half : 0), 0, half) != NULL;
 }
 
-/* Of a limited address space, what segments may take together; the rest is the program's. How large one is is up to the end that makes it, so the other takes more. */
+/* Of a limited address space, what segments may take together; the rest is the program's. How
+ * large one is is up to the end that makes it, so the other takes more. */
 #define SPACE_SHARE       16
 #define SPACE_SHARE_TAKEN 2
 
@@ -604,7 +620,8 @@ int link_segment(struct segment *a, pid_t peer, int *ret_fd)
 
 	fd_number_lock();
 	r = create(a, slots, t->ring_size, large, ret_fd);
-	/* Large rings are most of the address space, and can be done without; then so many connections at a time. */
+	/* Large rings are most of the address space, and can be done without; then so many
+	 * connections at a time. */
 	if (r && large)
 		r = create(a, slots, t->ring_size, 0, ret_fd);
 	while (r == -ENOMEM && slots >= 32)
@@ -623,7 +640,8 @@ int link_segment(struct segment *a, pid_t peer, int *ret_fd)
 int link_slot_alloc(struct link *l)
 {
 	uint32_t half = l->segment.slots / 2, slot;
-	uint32_t from = l->path->far ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
+	/* on one host the first, whose pages are there and in the caches */
+	uint32_t from = l->path->far ? l->next_slot : 0;
 	uint8_t *base = l->slot_used + (l->segment.me ? half : 0), *free;
 	bool again;
 
@@ -659,7 +677,8 @@ bool link_ended(struct link *l)
 	lock_take(&l->out_lock);	/* the control socket stays open */
 	if (up(l)) {
 		p.fd = l->ctl;
-		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 &&
+			p.revents & (POLLRDHUP | POLLHUP | POLLERR);
 	}
 	lock_give(&l->out_lock);
 	return ended;
@@ -683,7 +702,8 @@ void link_kill(struct link *l, int reason)
 	lock_give(&l->out_lock);
 	l->why = (uint8_t)reason;
 	mixed_now();
-	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid, reason_name((unsigned)reason));
+	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid,
+		 reason_name((unsigned)reason));
 	if (reason == REASON_PROTOCOL)
 		stat_add(STAT_bad_peer, 1);
 	stat_add(STAT_links_lost, 1);

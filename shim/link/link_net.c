@@ -1,14 +1,16 @@
 /*
- * link_net.c - a link between two hosts: its segment and queue pair, set up over a control connection
- * that discovery_net.c has proven. What goes over it, and its end: path_rdma.c.
+ * link_net.c - a link between two hosts: its segment and queue pair, set up over a control
+ * connection that discovery_net.c has proven. What goes over it, and its end: path_rdma.c.
  *
  *   connector                                acceptor
- *   segment, HELLO(geometry) ----------------> segment of the same geometry, listens on an RDMA address of its own
+ *   segment, HELLO(geometry) ----------------> segment of the same geometry, listens on an RDMA
+ *   address of its own
  *   rdma_connect(token)    <---------------- WELCOME(address, port, token), or a reason
  *   LINK_UP                <==== RC ====>    LINK_UP
  *
- * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the link.
- * Background thread only, except path_died(), watch() and what link.h says. Locks: none of its own.
+ * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the
+ * link. Background thread only, except path_died(), watch() and what link.h says. Locks: none of
+ * its own.
  */
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -110,11 +112,13 @@ static int start(void)
 static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
 {
 	memset(ret, 0, sizeof *ret);
-	memcpy(ret, a, a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	memcpy(ret, a,
+	       a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
 	sockaddr_no_port(ret);
 }
 
-/* How good an address of ours is for RDMA by the policy, 0 the best, -1: not at all. Of one network's the family of `like` first. */
+/* How good an address of ours is for RDMA by the policy, 0 the best, -1: not at all. Of one
+ * network's the family of `like` first. */
 static int rank_of(const struct ifaddrs *i, const struct sockaddr *like)
 {
 	const struct sockaddr *a = i->ifa_addr;
@@ -126,7 +130,8 @@ static int rank_of(const struct ifaddrs *i, const struct sockaddr *like)
 	return rank < 0 ? -1 : 2 * rank + (a->sa_family != like->sa_family);
 }
 
-/* The address of ours, and with it the device, that RDMA takes for connections of `local`. 0 or -errno. */
+/* The address of ours, and with it the device, that RDMA takes for connections of `local`. 0 or
+ * -errno. */
 static int own_address(const struct sockaddr *local, struct sockaddr_storage *ret)
 {
 	struct sockaddr_storage a;
@@ -172,7 +177,8 @@ static void ends_of(struct stat_link *s, const struct cm_way *w)
 {
 	struct ctl_tuple t;
 
-	if ((w->from.ss_family != AF_INET && w->from.ss_family != AF_INET6) || w->to.ss_family != w->from.ss_family)
+	if ((w->from.ss_family != AF_INET && w->from.ss_family != AF_INET6) ||
+	    w->to.ss_family != w->from.ss_family)
 		return;
 	tuple_from(&t, (void *)&w->from, (void *)&w->to);
 	s->family = (uint8_t)t.family;
@@ -193,7 +199,9 @@ static void show(struct link *l, enum stat_link_phase phase)
 	atomic_store_explicit(&s->streams, l->nstreams, memory_order_relaxed);
 	ends_of(s, &w);
 	if (w.port) {
-		s->kind = w.iwarp ? STAT_LINK_IWARP : w.ethernet ? STAT_LINK_ROCE : STAT_LINK_INFINIBAND;
+		s->kind = w.iwarp      ? STAT_LINK_IWARP
+			  : w.ethernet ? STAT_LINK_ROCE
+				       : STAT_LINK_INFINIBAND;
 		s->port = w.port;
 		s->qpn = w.qpn;
 		s->peer_qpn = w.peer_qpn;
@@ -208,11 +216,13 @@ static void show(struct link *l, enum stat_link_phase phase)
 /* ---- making one ---- */
 
 /* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
-static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
+static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring,
+			 int me)
 {
 	const struct policy_tunables *t = shim_tunables();
 	struct rc_conf conf = { .ring = ring_own, .died = path_died, .busy = busy, .watch = watch };
-	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0, most = large ? t->rdma_ring_memory / large : 0;
+	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0,
+		 most = large ? t->rdma_ring_memory / large : 0;
 	struct segment a;
 	struct link *l;
 	int memfd, r;
@@ -235,7 +245,8 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	l->proven = true;
 	l->host = *host;
 	l->cm = &cms[l->index];
-	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
+	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout,
+				       (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
 	conf.arg = l;
 	conf.rtt = &stat_link_begin(l->index)->rtt;
 	conf.budget = t->rdma_memory;
@@ -317,7 +328,9 @@ int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct c
 	r = listen_at(l, &m);
 	if (r) {
 		log_line(3, "link %u: no RDMA here: %s", l->index, reason_name(reason_of(r)));
-		m.index = reason_of(r) == REASON_NO_VERBS || reason_of(r) == REASON_NO_DEVICE ? REASON_PEER_NO_DEVICE : (uint32_t)reason_of(r);
+		m.index = reason_of(r) == REASON_NO_VERBS || reason_of(r) == REASON_NO_DEVICE
+				  ? REASON_PEER_NO_DEVICE
+				  : (uint32_t)reason_of(r);
 	}
 	link_send(l, &m);
 	if (r)
@@ -358,7 +371,8 @@ void link_net_welcomed(struct link *l, const struct ctl_msg *m, int fd)
 	/* Where the policy says nothing, or only of the other family, the way there decides. */
 	bound = policy_has_via(atomic_load(&shim_policy)) && from.ss_family == to.ss_family;
 	if (!r)
-		r = cm_connect(l->cm, l->rc, bound ? (void *)&from : NULL, (void *)&to, m->tuple.paddr);
+		r = cm_connect(l->cm, l->rc, bound ? (void *)&from : NULL, (void *)&to,
+			       m->tuple.paddr);
 	if (r) {
 		log_line(2, "link %u: rdma_resolve_addr: errno %d", l->index, -r);
 		link_kill(l, REASON_RDMA_CONNECT);
@@ -383,7 +397,8 @@ static void changed(struct cm *c)
 		link_up(l);
 		show(l, STAT_LINK_UP);
 		rc_arm(l->rc);	/* for those who sleep already */
-		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes, %u reads", l->index, rc_device(l->rc), rc_mtu(l->rc), l->cm->reads);
+		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes, %u reads",
+			 l->index, rc_device(l->rc), rc_mtu(l->rc), l->cm->reads);
 		link_user->settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
 		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;
@@ -405,7 +420,8 @@ static void look_at_all(void)
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++) {
 		struct link *l = &links[i];
 
-		if (l->rc && l->wire == path_rdma.wire && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc)) {
+		if (l->rc && l->wire == path_rdma.wire && atomic_load(&l->state) == LINK_UP &&
+		    !rc_dead(l->rc)) {
 			critical_enter();
 			rc_try(l->rc);
 			critical_leave();

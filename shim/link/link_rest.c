@@ -30,7 +30,8 @@ static void cool(struct link *l)
 	uint32_t half = l->segment.slots / 2, from = l->segment.me ? half : 0;
 
 	l->left_us = 0;
-	for (uint32_t slot = from; slot < from + half && segment_slot_warm(&l->segment, slot); slot++)
+	for (uint32_t slot = from; slot < from + half && segment_slot_warm(&l->segment, slot);
+	     slot++)
 		if (!l->slot_used[slot])
 			segment_slot_cools(&l->segment, slot);
 }

@@ -39,8 +39,8 @@ bool link_trusts(struct link *l)
 	return false;
 }
 
-/* Not before the peer has left each slot, too: a close with something unread would throw away what we
- * said last. */
+/* Not before the peer has left each slot, too: a close with something unread would throw away
+ * what we said last. */
 uint64_t link_distrust_work(struct link *l)
 {
 	uint64_t end = l->distrusted_us + FALLBACK_PATIENCE_US;

@@ -5,8 +5,9 @@
  * fills in a struct path; paths[] joins the two. TCP has a row, too: of a stream without a link.
  * Who uses a link asks its path what it can, never which one it is.
  *
- * All paths have the same segment (rdma/shm/segment.h). A sender writes into a ring of it, a receiver
- * reads from one; cursors, machine, waits and rewinds are the same. Paths differ in this:
+ * All paths have the same segment (rdma/shm/segment.h). A sender writes into a ring of it, a
+ * receiver reads from one; cursors, machine, waits and rewinds are the same. Paths differ in
+ * this:
  *
  *   far      the ends are on two hosts: they find each other by another way, the control
  *            connection is TCP, and nothing can come beside a record
@@ -56,7 +57,8 @@ struct path_wire {
 	void (*publish)(struct link *l, uint32_t slot);
 	/* Receiver: rd has moved. Told when it is worth it. */
 	void (*credit)(struct link *l, uint32_t slot);
-	/* Takes in what has come, for all slots, and rings our bells. Any thread; true: an event. */
+	/* Takes in what has come, for all slots, and rings our bells. Any thread; true: an
+	 * event. */
 	bool (*poll)(struct link *l);
 
 	/* ---- sleep ---- */
@@ -97,7 +99,8 @@ struct path_wire {
 	/* nothing is brought any more, as if it had died; any thread */
 	void (*kill)(struct link *l);
 	void (*ended)(struct link *l);	/* the link has: nothing is watched nor brought any more */
-	/* It may leave its device before the link ends; then release(), when no reader is inside. */
+	/* It may leave its device before the link ends; then release(), when no reader is
+	 * inside. */
 	bool (*may_release)(const struct link *l);
 	void (*release)(struct link *l);
 	void (*close)(struct link *l);	/* the end of all of it. Nobody is inside any more */

@@ -247,7 +247,8 @@ static uint64_t work(struct link *l)
 	 * peer has left each slot, too: what was said last may lie here still, or be thrown away
 	 * by a close with something unread, and a peer that misses a BACK resets the connection. */
 	if (l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
-	    !memchr(l->slot_used, 1, l->segment.slots) && !memchr(l->slot_used, 3, l->segment.slots))
+	    !memchr(l->slot_used, 1, l->segment.slots) &&
+	    !memchr(l->slot_used, 3, l->segment.slots))
 		link_kill(l, REASON_PATH_DEAD);
 	return due;
 }

@@ -13,7 +13,8 @@
  * Who was never waited for in vain has a rewind's time, some 100 us, and longer in a crowd. */
 static const struct { uint64_t size, never_vain, vain; } stores[PATIENCES][2] = {
 	[PATIENCE_CALL] = { { 1000 * MS, 2 * MS, 0 }, { 80 * MS, 2 * MS, 0 } },
-	[PATIENCE_FALLBACK] = { { 30000 * MS, 1000 * MS, 50 * MS }, { 1000 * MS, 100 * MS, 20 * MS } },
+	[PATIENCE_FALLBACK] = { { 30000 * MS, 1000 * MS, 50 * MS },
+				{ 1000 * MS, 100 * MS, 20 * MS } },
 	[PATIENCE_START] = { { 30000 * MS, 1000 * MS, 50 * MS }, { 100 * MS, 20 * MS, 20 * MS } },
 };
 

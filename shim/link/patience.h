@@ -2,15 +2,15 @@
  * patience.h - how long calls wait, all together, for peers that do not end what they have
  * begun.
  *
- * A call that must not block waits all the same for what a peer has promised to do at once:
- * the end of a rewind, of a copy out of our memory (PATIENCE_CALL). What must be on TCP for a
- * call of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none of
- * this connection's own: the start of a program, the passing of a descriptor, an epoll instance in
- * another (PATIENCE_START). A peer that never does it holds up a
- * thread, and with it all other connections that this serves. So what was waited in vain is
- * taken from a store, for each of the three one for our own user and root and one for each
- * other user (and one for the other hosts), which fills up again by a twentieth of the time
- * that goes by. Who has a link more, or a process more, gets hardly more of it.
+ * A call that must not block waits all the same for what a peer has promised to do at once: the
+ * end of a rewind, of a copy out of our memory (PATIENCE_CALL). What must be on TCP for a call
+ * of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none
+ * of this connection's own: the start of a program, the passing of a descriptor, an epoll
+ * instance in another (PATIENCE_START). A peer that never does it holds up a thread, and with it
+ * all other connections that this serves. So what was waited in vain is taken from a store, for
+ * each of the three one for our own user and root and one for each other user (and one for the
+ * other hosts), which fills up again by a twentieth of the time that goes by. Who has a link
+ * more, or a process more, gets hardly more of it.
  *
  * Any thread, no locks.
  */

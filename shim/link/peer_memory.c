@@ -20,7 +20,8 @@
 #define SO_PEERPIDFD 77		/* asm-generic/socket.h, since 6.5 */
 #endif
 
-#define WORDS 16		/* fetched together: a system call for each would cost as much as the check */
+/* fetched together: a system call for each would cost as much as the check */
+#define WORDS 16
 #define LOOK_NS 100000000
 
 /* ---- which process ---- */
@@ -39,7 +40,8 @@ bool peer_memory_pin(struct link *l)
 	    effective != real || saved != real)
 		return false;
 	fd_number_lock();
-	r = fd_may_make() ? sys(SYS_getsockopt, l->ctl, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) : -EMFILE;
+	r = fd_may_make() ? sys(SYS_getsockopt, l->ctl, SOL_SOCKET, SO_PEERPIDFD, &fd, &len)
+			  : -EMFILE;
 	if (r == -ENOPROTOOPT)
 		r = fd = (int)sys(SYS_pidfd_open, l->peer_pid, 0);
 	l->peer_fd = fd_internal_made(r < 0 ? (int)r : fd, true);
@@ -109,7 +111,8 @@ int peer_memory_may(struct link *l)
 		r = peer_rights_cover(&l->rights, &own.rights) ? 0 : -EPERM;
 		if (r && own.looked_ns != now) {	/* we may have given up some since */
 			look_at_own(now);
-			r = own.well ? peer_rights_cover(&l->rights, &own.rights) ? 0 : -EPERM : -EAGAIN;
+			r = own.well ? peer_rights_cover(&l->rights, &own.rights) ? 0 : -EPERM
+				     : -EAGAIN;
 		}
 	}
 	lock_give(&l->look_lock);
@@ -127,7 +130,8 @@ static uint64_t fresh_word(void)
 
 	/* A forked child has a copy of its parent's: they are thrown away. */
 	if (!pool.left || pool.pid != atomic_load_explicit(&shim_pid, memory_order_relaxed)) {
-		if (sys(SYS_getrandom, pool.word, sizeof pool.word, GRND_NONBLOCK) != sizeof pool.word)
+		if (sys(SYS_getrandom, pool.word, sizeof pool.word, GRND_NONBLOCK) !=
+		    sizeof pool.word)
 			return 0;
 		pool.left = WORDS;
 		pool.pid = atomic_load_explicit(&shim_pid, memory_order_relaxed);

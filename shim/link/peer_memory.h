@@ -70,6 +70,7 @@ int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec
  * nothing but `p`. */
 void peer_memory_copy(struct peer_read *p);
 ssize_t peer_memory_end(struct link *l, struct peer_read *p);
-void peer_memory_wipe(const struct peer_read *p);	/* instead: it does not count, whatever it was */
+void peer_memory_wipe(const struct peer_read *p);	/* instead: it does not count, whatever
+							 * it was */
 
 #endif

@@ -15,7 +15,8 @@
 #include "policy/words.h"
 
 enum { TGID = 1, UID = 2, GID = 4, CAPS = 8, NO_NEW = 16, MODE = 32, FILTERS = 64 };
-#define NEEDED (TGID | UID | GID | CAPS | NO_NEW)	/* a kernel without seccomp has no lines for it */
+/* a kernel without seccomp has no lines for it */
+#define NEEDED (TGID | UID | GID | CAPS | NO_NEW)
 
 static const struct { const char *name; unsigned what; } lines[] = {
 	{ "Tgid:", TGID }, { "Uid:", UID }, { "Gid:", GID }, { "CapPrm:", CAPS },
@@ -69,7 +70,8 @@ void peer_status_line(struct peer_status *st, const char *line, size_t len)
 	int n;
 
 	for (size_t i = 0; i < sizeof lines / sizeof lines[0] && !what; i++)
-		if (len > strlen(lines[i].name) && !memcmp(line, lines[i].name, strlen(lines[i].name)))
+		if (len > strlen(lines[i].name) &&
+		    !memcmp(line, lines[i].name, strlen(lines[i].name)))
 			what = lines[i].what, at = line + strlen(lines[i].name);
 	if (!what)
 		return;
@@ -113,7 +115,8 @@ static bool status(const char *who, struct peer_status *st)
 		return false;
 	while ((n = sys(SYS_read, fd, buf + have, sizeof buf - have)) > 0) {
 		have += (size_t)n;
-		for (line = buf; (end = memchr(line, '\n', have - (size_t)(line - buf))); line = end + 1) {
+		for (line = buf; (end = memchr(line, '\n', have - (size_t)(line - buf)));
+		     line = end + 1) {
 			if (!rest)
 				peer_status_line(st, line, (size_t)(end - line));
 			rest = false;

@@ -33,10 +33,10 @@ static inline bool peer_rights_cover(const struct peer_rights *theirs,
 	 * who has this. What root executes gets no more than any program of root's own. */
 	if (ours->uid && ours->caps >> CAP_SYS_PTRACE & 1)
 		return false;
-	return theirs->plain && ours->plain && theirs->uid == ours->uid && theirs->gid == ours->gid &&
-	       !(ours->caps & ~theirs->caps) && theirs->user_ns == ours->user_ns &&
-	       theirs->pid_ns == ours->pid_ns && theirs->label == ours->label &&
-	       theirs->filters <= ours->filters &&
+	return theirs->plain && ours->plain && theirs->uid == ours->uid &&
+	       theirs->gid == ours->gid && !(ours->caps & ~theirs->caps) &&
+	       theirs->user_ns == ours->user_ns && theirs->pid_ns == ours->pid_ns &&
+	       theirs->label == ours->label && theirs->filters <= ours->filters &&
 	       theirs->no_new_privs <= ours->no_new_privs;
 }
 

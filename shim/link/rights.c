@@ -53,8 +53,8 @@ static void has_crammed(int sock)
 	struct ucred c;
 	socklen_t len = sizeof c;
 
-	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 || c.uid == (uid_t)-1 ||
-	    rights_socket_from(c.uid) || crams(c.uid))
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 ||
+	    c.uid == (uid_t)-1 || rights_socket_from(c.uid) || crams(c.uid))
 		return;
 	atomic_store(&crammers[atomic_fetch_add(&crammers_next, 1) % CRAMMERS], c.uid);
 }
@@ -135,9 +135,9 @@ static bool is_large(int fd)
 	       st.st_blocks > LARGE_BLOCKS;
 }
 
-/* Closed at once: what is no socket, and not large, and a connection of TCP that does not linger. One
- * that lingers waits for its other end when its last descriptor is closed; a socket of another family
- * may have such an one in its queue, or wait by itself. */
+/* Closed at once: what is no socket, and not large, and a connection of TCP that does not
+ * linger. One that lingers waits for its other end when its last descriptor is closed; a socket
+ * of another family may have such an one in its queue, or wait by itself. */
 static bool waits_for_nobody(int fd)
 {
 	struct linger lg = { 0, 0 };

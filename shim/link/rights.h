@@ -1,10 +1,10 @@
 /*
  * rights.h - descriptors that processes pass each other over AF_UNIX (SCM_RIGHTS, unix(7)).
  *
- * Who has got a descriptor must close it, and the close of one asks its maker: the daemon of a FUSE file
- * may never answer, and then not even SIGKILL ends the process. So none is received from anybody
- * of whom the kernel has not said that he may pass us some (rights_taken_from()), and what comes is of a
- * kind whose close asks nobody, or is closed apart (closer.h).
+ * Who has got a descriptor must close it, and the close of one asks its maker: the daemon of a
+ * FUSE file may never answer, and then not even SIGKILL ends the process. So none is received
+ * from anybody of whom the kernel has not said that he may pass us some (rights_taken_from()),
+ * and what comes is of a kind whose close asks nobody, or is closed apart (closer.h).
  *
  * Any thread. No locks but fd_number_lock().
  */
@@ -18,11 +18,11 @@
 /* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names
  * (peer_users), but not if one of them has passed several at once. */
 bool rights_taken_from(uid_t uid);
-/* A socket that is in use from then on: root and our own user only. Whoever has it, too, can lock it
- * in the kernel by a call that never ends, and our thread with it. */
+/* A socket that is in use from then on: root and our own user only. Whoever has it, too, can
+ * lock it in the kernel by a call that never ends, and our thread with it. */
 bool rights_socket_from(uid_t uid);
-/* A socket of AF_UNIX: whether descriptors may be passed to it. False: this kernel cannot refuse them
- * (before Linux 6.16). A listener's setting is that of the connections that it gets. */
+/* A socket of AF_UNIX: whether descriptors may be passed to it. False: this kernel cannot refuse
+ * them (before Linux 6.16). A listener's setting is that of the connections that it gets. */
 bool rights_allow(int sock, bool allow);
 /* One whom we do not know could put something into the queue of that socket, unless the kernel
  * refused it (rights_allow()): close it so that nobody waits. */
@@ -39,11 +39,11 @@ long rights_sender(int sock, struct ucred *ret, bool *ret_passes);
  * already. */
 bool rights_done(int fd);
 
-/* recvmsg() without waiting, of a record that may have one descriptor, from somebody who may pass
- * them to us. *ret_fd: it, ours by then, also beyond the share; or -1, with MSG_CTRUNC in
- * *ret_flags if there was one, for which no number is left. -EPROTO: more than one, or one that is
- * neither a socket nor a file in memory nor a timer; they are closed apart. Of many the record stays
- * in the queue, and the socket is to be closed by rights_end(). */
+/* recvmsg() without waiting, of a record that may have one descriptor, from somebody who may
+ * pass them to us. *ret_fd: it, ours by then, also beyond the share; or -1, with MSG_CTRUNC in
+ * *ret_flags if there was one, for which no number is left. -EPROTO: more than one, or one that
+ * is neither a socket nor a file in memory nor a timer; they are closed apart. Of many the
+ * record stays in the queue, and the socket is to be closed by rights_end(). */
 long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd);
 
 #endif

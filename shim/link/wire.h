@@ -13,8 +13,8 @@
 int wire_channel(struct link *_Atomic *at, uint64_t *ret_id);
 /* The channel of the link of that number, -1: it is not there any more. */
 int wire_channel_of(uint64_t id);
-/* A descriptor beside the bell that one may sleep on for changes of the stream's link (of number `id`,
- * 0: whichever it is): from here on nobody else is woken for `b` on that link. Gives the
+/* A descriptor beside the bell that one may sleep on for changes of the stream's link (of number
+ * `id`, 0: whichever it is): from here on nobody else is woken for `b` on that link. Gives the
  * descriptor, or -1. Before bell_arm(); ends with bell_disarm(). After the sleep, disarmed,
  * wire_woken() if it was readable: the link may be another by then. */
 int wire_sleep_on(struct link *_Atomic *at, const struct bell *b, uint64_t id);

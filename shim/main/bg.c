@@ -1,10 +1,11 @@
 /*
- * bg.c - what the background thread does (base/loop.h): streams, links, those who search and those who connect, what a child of ours
- * asks for, a new policy.
+ * bg.c - what the background thread does (base/loop.h): streams, links, those who search and
+ * those who connect, what a child of ours asks for, a new policy.
  *
- * The rule: whoever changes what stream_work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
- * bind and the end of a link (discovery_ctl.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
- * a full ring, streams that become TCP-only, a new policy, and a holder less (holders.c).
+ * The rule: whoever changes what stream_work() looks at calls bg_look() after it. They are: a
+ * step of the cut machine (carry_out()), the bind and the end of a link (discovery_ctl.c,
+ * link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown, a
+ * full ring, streams that become TCP-only, a new policy, and a holder less (holders.c).
  *
  * Locks: none of its own; all but streams_without_thread() is the thread's.
  */
@@ -74,7 +75,8 @@ static uint64_t flush_links(void)
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				lived = true;
 			}
-		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
+		} else if (atomic_load(&links[i].state) == LINK_UP &&
+			   !atomic_load(&links[i].proven)) {
 			/* Whoever connected has shown no end of a connection of ours. */
 			if (now_us() - links[i].since_us > 3000000)
 				link_kill(&links[i], REASON_IDENTITY);
@@ -82,7 +84,8 @@ static uint64_t flush_links(void)
 				due = earlier(due, links[i].since_us + 3100000);
 		}
 		if (lived && atomic_load(&links[i].state) == LINK_DEAD)
-			rv_link_ready(i);	/* who had asked for a slot there must ask elsewhere */
+			rv_link_ready(i);	/* who had asked for a slot there must ask
+						 * elsewhere */
 	}
 	/* A queue pair that is never closed keeps its device from being removed. */
 	return link_reap() ? earlier(due, now_us() + 1000) : due;
@@ -104,7 +107,10 @@ static uint64_t turn(void)
 }
 
 static uint64_t work(struct work *w, uint64_t now) { return stream_work(stream_of_work(w), now); }
-static bool restless(const struct work *w) { return stream_restless(stream_of_work((struct work *)w)); }
+static bool restless(const struct work *w)
+{
+	return stream_restless(stream_of_work((struct work *)w));
+}
 static bool came(struct work *w) { return stream_credit_came(stream_of_work(w)); }
 
 static void armed(void)
@@ -125,8 +131,10 @@ static bool nothing(void)
 		if (atomic_load(&links[i].state) != LINK_FREE)
 			return false;
 	n = streams_top();
-	for (uint32_t i = 0; i < n; i++)	/* those that the policy keeps on TCP wait for another policy */
-		if (atomic_load(&stream_at(i)->upgrade) && atomic_load(&stream_at(i)->mode) != MODE_FREE)
+	for (uint32_t i = 0; i < n; i++)	/* those that the policy keeps on TCP wait for
+						 * another policy */
+		if (atomic_load(&stream_at(i)->upgrade) &&
+		    atomic_load(&stream_at(i)->mode) != MODE_FREE)
 			return false;
 	return true;
 }
@@ -175,8 +183,10 @@ static void port_ready(uint32_t n)
 }
 
 const struct loop_duties bg_duties = {
-	.begin = thread_begins, .work = work, .restless = restless, .turn = turn, .idle = look_at_policy, .armed = armed, .came = came,
-	.nothing = nothing, .leave = thread_leaves, .failed = streams_without_thread, .forked = forked,
+	.begin = thread_begins, .work = work, .restless = restless, .turn = turn,
+		.idle = look_at_policy, .armed = armed, .came = came,
+	.nothing = nothing, .leave = thread_leaves, .failed = streams_without_thread,
+		.forked = forked,
 	.event = {
 		[LOOP_POLICY] = policy_ready,
 		[LOOP_LINK] = rv_link_ready,
@@ -195,6 +205,7 @@ const struct loop_duties bg_duties = {
 static void look(struct stream *s) { bg_look(s); }
 
 const struct link_user bg_link_user = {
-	.attention = ready_attention, .look = look, .lost = stream_link_ended, .path_dead = stream_path_dead,
+	.attention = ready_attention, .look = look, .lost = stream_link_ended,
+		.path_dead = stream_path_dead,
 	.settled = net_link_settled,
 };

@@ -57,7 +57,8 @@ static void tell_old_names(const struct policy *p)
 	uint32_t at;
 
 	for (unsigned i = 0; policy_old_name(p, i, &at, text, sizeof text); i++)
-		log_line(LOG_LEVEL_WARN, "%s:%d: %s", policy_at_path(p, at), policy_at_line(at), text);
+		log_line(LOG_LEVEL_WARN, "%s:%d: %s", policy_at_path(p, at), policy_at_line(at),
+			 text);
 }
 
 /* NULL: what was read before goes on. */
@@ -124,7 +125,8 @@ static bool use(const struct policy *p)
 		return false;
 	}
 	atomic_store_explicit(&shim_tun, t ? t : policy_tunables(p), memory_order_release);
-	atomic_store_explicit(&shim_policy, t ? p : policy_all_tcp(REASON_NO_MEMORY), memory_order_release);
+	atomic_store_explicit(&shim_policy, t ? p : policy_all_tcp(REASON_NO_MEMORY),
+			      memory_order_release);
 	atomic_store(&shim_mode, policy_mode_on(p) ? STAT_MODE_ON :
 		     p == policy_all_tcp(REASON_BAD_POLICY) ? STAT_MODE_REFUSED : STAT_MODE_OFF);
 	if (old && t)
@@ -168,11 +170,13 @@ void shim_log_start(void)
 		uint64_t v = conf_get(policy_tunables(p), (enum conf_key)k);
 
 		if (v != conf_get(policy_tunables(policy_builtin()), (enum conf_key)k))
-			at += fmt_string(text + at, sizeof text - at, ", %s %s", conf_rows[k].name,
-					 conf_value_text(conf_rows[k].type, v, value, sizeof value));
+			at += fmt_string(
+				text + at, sizeof text - at, ", %s %s", conf_rows[k].name,
+				conf_value_text(conf_rows[k].type, v, value, sizeof value));
 	}
-	log_line(LOG_LEVEL_PATH, "librdmashim %s in %s, policy %s, mode %s, %zu rules%s", rdmashim_version,
-		 shim_program, shim_policy_file, stat_mode_name(atomic_load(&shim_mode)), policy_rules(p), text);
+	log_line(LOG_LEVEL_PATH, "librdmashim %s in %s, policy %s, mode %s, %zu rules%s",
+		 rdmashim_version, shim_program, shim_policy_file,
+		 stat_mode_name(atomic_load(&shim_mode)), policy_rules(p), text);
 }
 
 __attribute__((constructor)) static void shim_init(void)

@@ -1,6 +1,6 @@
 /*
- * init.h - the policy in use: read at the start, by the library's constructor, and again when it has changed.
- * Background thread only.
+ * init.h - the policy in use: read at the start, by the library's constructor, and again when it
+ * has changed. Background thread only.
  */
 #ifndef RDMASHIM_INIT_H
 #define RDMASHIM_INIT_H
@@ -8,7 +8,8 @@
 #include "base/loop.h"
 #include "policy/policy.h"
 
-extern struct policy_deps shim_policy_deps;	/* what the policy file and the newest policy are made of */
+extern struct policy_deps shim_policy_deps;	/* what the policy file and the newest policy are
+						 * made of */
 
 /* Reads the policy file again; true if the policy is another one now. */
 bool shim_reload_policy(void);

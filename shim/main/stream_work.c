@@ -1,8 +1,9 @@
 /*
  * stream_work.c - see stream_work.h.
  *
- * What changes without a word (a child that closes its copy, a kernel's count that did not stand still, bytes that come by TCP
- * before an end) is asked for again by the time that stream_work() returns.
+ * What changes without a word (a child that closes its copy, a kernel's count that did not stand
+ * still, bytes that come by TCP before an end) is asked for again by the time that stream_work()
+ * returns.
  */
 #include "main/stream_work.h"
 
@@ -48,8 +49,10 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 static void watch_close(struct stream *s)
 {
 	lock_take(&s->snd.lock);
-	/* The last call has left. One that never does, because its thread was cancelled in it, delays the FIN until both directions are back on TCP. */
-	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain.tx))
+	/* The last call has left. One that never does, because its thread was cancelled in it,
+	 * delays the FIN until both directions are back on TCP. */
+	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 &&
+	    !atomic_load(&s->plain.tx))
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
 		segment_want_room(&s->snd.ring);
@@ -70,9 +73,11 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 
 	if (!s->lost.us)	/* another thread found the link dead just now */
 		s->lost.us = now;
-	event_ring(&stream_steps);	/* who leaves at the end of the process no longer waits for it */
+	event_ring(&stream_steps);	/* who leaves at the end of the process no longer waits
+					 * for it */
 	late = now > s->lost.us + LAST_WORDS_US &&
-	       (now > s->lost.us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
+	       (now > s->lost.us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD ||
+		!process_ending(l->peer_pid, l->peer_start));
 	/* Its FIN is on its way, behind bytes that nobody reads. */
 	if (late && identity_peer_closing(atomic_load(&s->fd))) {
 		late = false;
@@ -80,11 +85,13 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	}
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : again;
-	/* UNBIND while we are not on TCP is a reset by its close(), or the reader has not read to the end. */
+	/* UNBIND while we are not on TCP is a reset by its close(), or the reader has not read
+	 * to the end. */
 	stream_lock(s);
 	if (s->snd.cut.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
 		stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
-	settled = stream_fallback_both(s) || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
+	settled = stream_fallback_both(s) ||
+		  (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
 		settled = atomic_load(&s->peer_gone) || stream_fallback_both(s);
@@ -95,8 +102,9 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	return settled ? UINT64_MAX : again;
 }
 
-/* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be
- * seen here, whoever changed it calls bg_look() after. tests/tsan.supp knows these by name. */
+/* Looks at a half without its lock: what is done because of it is decided again under the lock,
+ * and if it comes too late to be seen here, whoever changed it calls bg_look() after.
+ * tests/tsan.supp knows these by name. */
 static uint8_t glance_tx(const struct stream *s) { return s->snd.cut.state; }
 static bool glance_closing(const struct stream *s) { return s->snd.cut.closing; }
 
@@ -141,7 +149,8 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	return due;
 }
 
-#define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
+/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
+#define END_US 5000
 
 /* Whoever waits for the end alone hears nothing of the bytes of TCP's that come before it. */
 static uint64_t await_end(struct stream *s, uint64_t now)
@@ -150,7 +159,8 @@ static uint64_t await_end(struct stream *s, uint64_t now)
 	bool waits;
 
 	lock_take(&s->rcv.lock);
-	waits = s->rcv.cut.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
+	waits = s->rcv.cut.state == CUT_RX_K && !stream_final_seen(s) &&
+		!atomic_load(&s->peer_gone);
 	looks = atomic_load(&s->rcv.end_awaited);
 	atomic_store(&s->rcv.end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
 	lock_give(&s->rcv.lock);
@@ -171,22 +181,26 @@ static void finish(struct stream *s)
 	stream_try_free(s, atomic_load(&s->gen));
 }
 
-/* The peer sends to a stream that the application has closed, and no call is left in the kernel that sends. */
+/* The peer sends to a stream that the application has closed, and no call is left in the kernel
+ * that sends. */
 static void late_input(struct stream *s)
 {
 	stream_lock(s);
-	if (atomic_load(&s->fd) >= 0 && s->snd.cut.closing && !atomic_load(&s->peer_gone) && stream_unread_input(s))
+	if (atomic_load(&s->fd) >= 0 && s->snd.cut.closing && !atomic_load(&s->peer_gone) &&
+	    stream_unread_input(s))
 		stream_abort(s);
 	stream_unlock(s);
 }
 
-/* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without us. */
+/* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without
+ * us. */
 static void release(struct stream *s)
 {
 	bool later = s->search.state == RV_LATER;
 
 	stream_lock(s);
-	if ((stream_tcp_only(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->search.state != RV_ASKED) {
+	if ((stream_tcp_only(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) &&
+	    s->search.state != RV_ASKED) {
 		hold_end(s);
 		rv_stop(s);
 		if (later) {
@@ -199,8 +213,9 @@ static void release(struct stream *s)
 	stream_unlock(s);
 }
 
-/* The stream is on TCP and gives its place on the link back. Perhaps a forked child of the peer goes on with it, or the path is back in a while:
- * then it is as new. When to come again, UINT64_MAX: when asked. */
+/* The stream is on TCP and gives its place on the link back. Perhaps a forked child of the peer
+ * goes on with it, or the path is back in a while: then it is as new. When to come again,
+ * UINT64_MAX: when asked. */
 static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 {
 	bool path_died = l->path_told, strange = atomic_load(&l->distrusted);
@@ -220,15 +235,20 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		s->lost.told = 0;
 		atomic_store(&s->upgrade, 0);
 		atomic_store(&s->mode, MODE_NEW);
-		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
-		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : strange ? REASON_OTHER_USER : REASON_NONE);
-		if (strange) {		/* the search ends at once, unless the policy has changed again */
+		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none
+		 * of those that have not earned that. */
+		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD
+					: strange ? REASON_OTHER_USER
+						  : REASON_NONE);
+		if (strange) {		/* the search ends at once, unless the policy has changed
+					 * again */
 			due = s->search.due_us = now;
 			atomic_store(&s->upgrade, 1);
 		}
 		if (path_died) {	/* it has earned */
 			s->search.lost += s->search.lost < 6;
-			due = s->search.due_us = now + (shim_tunables()->rdma_retry << (s->search.lost - 1));
+			due = s->search.due_us =
+				now + (shim_tunables()->rdma_retry << (s->search.lost - 1));
 			atomic_store(&s->upgrade, 1);
 		}
 	}
@@ -261,10 +281,10 @@ static bool waits(struct stream *s)
 /* Nothing is left that the kernel would not say by itself. Both locks held. */
 static bool all_is_tcp(struct stream *s)
 {
-	return stream_fallback_both(s) && stream_keeps_link(s) && !s->snd.cut.closing && !s->snd.lost &&
-	       !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) && !s->rcv.eof &&
-	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_peeked && !atomic_load(&s->fallback.rdhup) &&
-	       !stream_rx_promised(s) && !stream_arriving(s);
+	return stream_fallback_both(s) && stream_keeps_link(s) && !s->snd.cut.closing &&
+	       !s->snd.lost && !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) &&
+	       !s->rcv.eof && !atomic_load(&s->rcv.fin_known) && !s->rcv.end_peeked &&
+	       !atomic_load(&s->fallback.rdhup) && !stream_rx_promised(s) && !stream_arriving(s);
 }
 
 /* Who pauses does without what it does not need: its calls are the kernel's, as before it had a
@@ -297,7 +317,8 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	struct link *l;
 	bool dead, ours, parts, leaves, held, stay = false;
 
-	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
+	/* A closed stream that never asked for an upgrade is freed by its closer; others by us
+	 * alone. */
 	stream_lock(s);
 	dead = atomic_load(&s->dead);
 	ours = atomic_load(&s->mode) != MODE_FREE && (!dead || atomic_load(&s->upgrade));
@@ -306,13 +327,15 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	if (!ours)
 		return 0;
 	if (!l) {
-		if (dead && s->search.state != RV_ASKED) {	/* a call finds nobody when it ends */
+		/* a call finds nobody when it ends */
+		if (dead && s->search.state != RV_ASKED) {
 			finish(s);
 			return 0;
 		}
 		if (atomic_load(&s->upgrade) && !dead && !stream_tcp_only(s) && !fork_shared(s)) {
 			due = rv_work(s, now);
-			stay = due != UINT64_MAX || s->search.state == RV_ASKED || s->search.state == RV_CALL;
+			stay = due != UINT64_MAX || s->search.state == RV_ASKED ||
+			       s->search.state == RV_CALL;
 			l = atomic_load(&s->link);
 		} else if (!dead && atomic_load(&s->upgrade) && !stream_tcp_only(s)) {
 			/* A process that shares it may end without a word. */
@@ -326,7 +349,8 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 			return stay ? due : 0;
 		}
 	}
-	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
+	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a
+	 * reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->fallback.unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	if (atomic_load(&l->distrusted))
@@ -356,14 +380,16 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, direct_watch(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
-	/* Only from TCP, also when the link is dead: until close() the application may look at the rings. Never after a
-	 * reset, whose error may still be ours to tell. */
-	parts = s->fallback.unbind_got || stream_tcp_only(s) || l->path_told || atomic_load(&l->distrusted);
+	/* Only from TCP, also when the link is dead: until close() the application may look at
+	 * the rings. Never after a reset, whose error may still be ours to tell. */
+	parts = s->fallback.unbind_got || stream_tcp_only(s) || l->path_told ||
+		atomic_load(&l->distrusted);
 	held = (dead || parts) && device_still_held(s, now);
 	if (held)
 		due = earlier(due, now + 2000);
 	leaves = !held && !dead && parts && stream_fallback_both(s) && !atomic_load(&s->peer_gone);
-	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone answers for. */
+	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone
+	 * answers for. */
 	if (leaves && !l->path_told && !stream_tcp_only(s) && (later = stream_end_under_way(s))) {
 		leaves = false;
 		due = earlier(due, now + later);
@@ -379,7 +405,9 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		stream_decline(s);
 		stream_unlock(s);
 	}
-	if (dead && !held && (stream_fallback_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
+	if (dead && !held &&
+	    (stream_fallback_both(s) || atomic_load(&s->peer_gone) ||
+	     atomic_load(&l->state) == LINK_DEAD)) {
 		rv_unbind(s);
 		if (!atomic_load(&s->link)) {
 			finish(s);

@@ -1,9 +1,10 @@
 /*
- * summary.c - RDMASHIM_STATS: one line when the program ends, saying how much of its traffic left TCP. 1: to where messages go
- * (stderr, or the log file); a path with a slash: appended to that file.
+ * summary.c - RDMASHIM_STATS: one line when the program ends, saying how much of its traffic
+ * left TCP. 1: to where messages go (stderr, or the log file); a path with a slash: appended to
+ * that file.
  *
- * Runs as a destructor, so not after _exit(), exec or a signal. Reads counters only, takes no lock; other threads may
- * still be adding to them.
+ * Runs as a destructor, so not after _exit(), exec or a signal. Reads counters only, takes no
+ * lock; other threads may still be adding to them.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -73,7 +74,8 @@ static void sum_up(struct summary *s)
 	for (i = REASON_NONE + 1; i < REASON_COUNT; i++) {
 		uint64_t n = atomic_load_explicit(&h->reasons[i], memory_order_relaxed);
 
-		if (n > s->top_conns && n < 1ull << 60) {	/* below zero for a moment while it moves */
+		/* below zero for a moment while it moves */
+		if (n > s->top_conns && n < 1ull << 60) {
 			s->top_conns = n;
 			s->top = i;
 		}
@@ -84,13 +86,16 @@ static size_t format(const struct summary *s, char *buf, size_t len)
 {
 	uint64_t fast = s->all - s->bytes[PATH_TCP];
 	/* tenths of a percent, without overflow; 100.0 only if it is all */
-	uint64_t share = !s->all ? 0 : s->all < 1ull << 50 ? fast * 1000 / s->all : fast / (s->all / 1000);
+	uint64_t share = !s->all	       ? 0
+			 : s->all < 1ull << 50 ? fast * 1000 / s->all
+					       : fast / (s->all / 1000);
 	size_t n;
 
-	n = fmt_string(buf, len, "%s: left TCP: %lu.%lu%% of %lu bytes, %lu of %lu connections", shim_program, share / 10, share % 10, s->all,
-		       s->fast, s->conns);
+	n = fmt_string(buf, len, "%s: left TCP: %lu.%lu%% of %lu bytes, %lu of %lu connections",
+		       shim_program, share / 10, share % 10, s->all, s->fast, s->conns);
 	if (s->top_conns)
-		n += fmt_string(buf + n, len - n, "; on TCP: %lu %s (%s)", s->top_conns, reason_name(s->top), reason_remedy(s->top));
+		n += fmt_string(buf + n, len - n, "; on TCP: %lu %s (%s)", s->top_conns,
+				reason_name(s->top), reason_remedy(s->top));
 	return n;
 }
 

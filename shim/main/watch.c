@@ -1,12 +1,15 @@
 /*
- * watch.c - notices that the policy has changed: its file, a file that it includes, or a new one that one of its patterns means.
+ * watch.c - notices that the policy has changed: its file, a file that it includes, or a new one
+ * that one of its patterns means.
  *
- * The directories are watched by inotify, so that files that are replaced, or are not there yet, are seen too; and where a name is
- * a symbolic link, also the directory of the file behind it, for that may change by itself. Who closes the last descriptor of an
- * inotify instance that watched something waits for the kernel's readers of all watches (fsnotify_destroy_group() in
- * fs/notify/group.c), 2 to 20 ms: a process would pay them at its end. So it begins to watch when it has lived for
- * a while, and looks at the files' times until then.
- * Background thread only; watch_end() also whoever ends it, watch_loading() also the start of the program. No locks.
+ * The directories are watched by inotify, so that files that are replaced, or are not there yet,
+ * are seen too; and where a name is a symbolic link, also the directory of the file behind it,
+ * for that may change by itself. Who closes the last descriptor of an inotify instance that
+ * watched something waits for the kernel's readers of all watches (fsnotify_destroy_group() in
+ * fs/notify/group.c), 2 to 20 ms: a process would pay them at its end. So it begins to watch
+ * when it has lived for a while, and looks at the files' times until then.
+ * Background thread only; watch_end() also whoever ends it, watch_loading() also the start of
+ * the program. No locks.
  */
 #include "main/watch.h"
 
@@ -33,7 +36,8 @@ static int ino = -1;
 static bool tried;		/* to watch, since the thread has begun */
 static uint64_t begin_due, look_due;
 static uint64_t seen;		/* fingerprint() before the policy in use was read */
-static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];	/* a name, or a pattern, in a directory */
+/* a name, or a pattern, in a directory */
+static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];
 static unsigned nwatched;
 static int newest;		/* of the numbers that inotify has given, which only go up */
 static bool more;		/* one was new */
@@ -45,7 +49,8 @@ static void watch_name(const char *path)
 	char dir[2 * POLICY_PATH];
 	long wd;
 
-	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+		 slash ? path : ".");
 	wd = sys(SYS_inotify_add_watch, ino, dir, CHANGES);
 	refused |= wd == -ENOSPC || wd == -ENOMEM;
 	if (wd < 0 || nwatched == sizeof watched / sizeof *watched)
@@ -65,7 +70,8 @@ static void watch_link(const char *path)
 	if (n <= 0)
 		return;
 	to[n] = 0;
-	snprintf(target, sizeof target, "%.*s%s", to[0] == '/' || !slash ? 0 : (int)(slash - path) + 1, path, to);
+	snprintf(target, sizeof target, "%.*s%s",
+		 to[0] == '/' || !slash ? 0 : (int)(slash - path) + 1, path, to);
 	watch_name(target);
 }
 
@@ -110,7 +116,8 @@ static bool concerns(const struct inotify_event *e)
 	if (e->mask & IN_Q_OVERFLOW)
 		return true;
 	for (unsigned i = 0; i < nwatched && e->len; i++)
-		if (watched[i].wd == e->wd && glob_match(watched[i].name, strlen(watched[i].name), e->name))
+		if (watched[i].wd == e->wd &&
+		    glob_match(watched[i].name, strlen(watched[i].name), e->name))
 			return true;
 	return false;
 }
@@ -133,7 +140,8 @@ bool watch_event(void)
 
 /* ---- before, and without, inotify ---- */
 
-/* What a change of any of the files changes. Of a pattern: its directory, in which files come and go. */
+/* What a change of any of the files changes. Of a pattern: its directory, in which files come
+ * and go. */
 static uint64_t fingerprint(void)
 {
 	const struct policy_deps *d = &shim_policy_deps;
@@ -149,7 +157,8 @@ static uint64_t fingerprint(void)
 			path = dir;
 		}
 		sys(SYS_newfstatat, AT_FDCWD, path, &st, 0);	/* none: all zero */
-		uint64_t part[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
+		uint64_t part[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size,
+				    (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
 				    (uint64_t)st.st_ctim.tv_sec, (uint64_t)st.st_ctim.tv_nsec };
 
 		for (unsigned k = 0; k < sizeof part / sizeof *part; k++)
@@ -158,7 +167,8 @@ static uint64_t fingerprint(void)
 	return h;
 }
 
-/* Of the files that are known so far. With others a look sees a change, and all are read once more. */
+/* Of the files that are known so far. With others a look sees a change, and all are read once
+ * more. */
 void watch_loading(void) { seen = fingerprint(); }
 
 void watch_begin(uint64_t now)
@@ -177,7 +187,9 @@ uint64_t watch_look(uint64_t now, bool *changed)
 		return look_due;
 	if (!tried && now >= begin_due)
 		begin();
-	*changed = fingerprint() != seen;	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
+	*changed = fingerprint() != seen;	/* whatever happened before the watch began; not
+						 * told without need, for it has all streams
+						 * searched for again */
 	look_due = now + (tried ? LOOK_US : EARLY_LOOK_US);
 	return ino >= 0 ? UINT64_MAX : look_due;
 }

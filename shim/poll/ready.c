@@ -1,9 +1,10 @@
 /*
  * ready.c - which fds the application's epoll instances have, and what must be looked at.
  *
- * Owns the registry of each instance (by fd, and by data so that a kernel event finds its item), the ready lists, what is parked,
- * and the entry points that streams call: ready_attention, ready_arm, ready_stream_forget. See ready_int.h for the lock order;
- * this file takes stream.reg.lock and epoll.lock.
+ * Owns the registry of each instance (by fd, and by data so that a kernel event finds its item),
+ * the ready lists, what is parked, and the entry points that streams call: ready_attention,
+ * ready_arm, ready_stream_forget. See ready_int.h for the lock order; this file takes
+ * stream.reg.lock and epoll.lock.
  */
 #include "base/shim.h"
 #include "conn/stream_int.h"
@@ -23,7 +24,8 @@ static size_t data_slot(const struct epoll *e, uint64_t data)
 static void index_item(struct epitem *it)
 {
 	struct epoll *e = it->e;
-	struct epitem **f = &e->by_fd[fd_slot(e, it->fd)], **d = &e->by_data[data_slot(e, it->data)];
+	struct epitem **f = &e->by_fd[fd_slot(e, it->fd)],
+		      **d = &e->by_data[data_slot(e, it->data)];
 
 	if (!it->orphan) {
 		it->fd_next = *f;
@@ -84,7 +86,8 @@ static void grow(struct epoll *e)
 	e->by_data = b + n;
 	e->nbuckets = n;
 	for (uint32_t i = 0; i < old; i++) {
-		for (struct epitem *it = was[i], *next; it; it = next) {	/* every item, orphans too */
+		/* every item, orphans too */
+		for (struct epitem *it = was[i], *next; it; it = next) {
 			next = it->data_next;
 			index_item(it);
 		}
@@ -268,7 +271,8 @@ void item_set_cut(struct epitem *it, bool cut)
 	it->cut = cut;
 	if (!cut) {
 		if (it->home_seen & it->events)
-			it->kern_events = 0;	/* an edge that nobody was told of, perhaps: resync() has the kernel look again */
+			it->kern_events = 0;	/* an edge that nobody was told of, perhaps:
+						 * resync() has the kernel look again */
 		it->home_seen = 0;
 	}
 	atomic_fetch_add_explicit(&it->e->ncut, cut ? 1 : (uint32_t)-1, memory_order_relaxed);
@@ -284,7 +288,8 @@ bool item_may_park(const struct epitem *it)
 	item_by_data(e, it->data, &many);
 	return !it->parked && !it->orphan && !many && !atomic_load(&e->watched) && !e->foreign &&
 	       e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&ready_no_parking) &&
-	       !atomic_load(&stream_past_us) && (it->armed || !atomic_load(&e->shared)) && !foreign_image();
+	       !atomic_load(&stream_past_us) && (it->armed || !atomic_load(&e->shared)) &&
+	       !foreign_image();
 }
 
 /* As a ONESHOT that has fired: it says nothing, and the kernel's events are looked through. */
@@ -341,7 +346,8 @@ void ready_unpark(struct epoll *e)
 	struct epitem *it;
 	struct stream *s;
 
-	while (atomic_load_explicit(&e->parked, memory_order_relaxed) && (it = one_parked(e, &s, false)))
+	while (atomic_load_explicit(&e->parked, memory_order_relaxed) &&
+	       (it = one_parked(e, &s, false)))
 		ready_unpark_one(s, e, it);
 }
 
@@ -350,7 +356,8 @@ void ready_unpark_aloud(struct epoll *e)
 	struct epitem *it;
 	struct stream *s;
 
-	while (atomic_load_explicit(&e->aloud, memory_order_relaxed) && (it = one_parked(e, &s, true)))
+	while (atomic_load_explicit(&e->aloud, memory_order_relaxed) &&
+	       (it = one_parked(e, &s, true)))
 		ready_unpark_one(s, e, it);
 }
 
@@ -365,7 +372,8 @@ void ready_unpark_surely(struct epoll *e)
 
 /* ---- arming ---- */
 
-/* An fd that was closed without the library's knowledge leaves an item behind that the kernel no longer has. */
+/* An fd that was closed without the library's knowledge leaves an item behind that the kernel no
+ * longer has. */
 static bool is_stale(struct epitem *it)
 {
 	struct epoll_event ev = { .events = 0, .data.u64 = epoll_tag(it->e) };
@@ -373,7 +381,8 @@ static bool is_stale(struct epitem *it)
 
 	if (it->s || it->orphan)
 		return false;
-	atomic_fetch_add(&it->e->filter, 1);	/* what is wrong with the fd is told whether it is asked for or not */
+	atomic_fetch_add(&it->e->filter, 1);	/* what is wrong with the fd is told whether it
+						 * is asked for or not */
 	r = sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_ADD, it->fd, &ev);
 	if (!r)
 		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
@@ -409,7 +418,8 @@ static int give_bell(struct epoll *e)
 	b = bell_new();
 	if (!b)
 		return -ENOSPC;
-	atomic_fetch_add(&e->filter, 1);	/* first: a thread that is in the kernel's wait may have the event at once */
+	atomic_fetch_add(&e->filter, 1);	/* first: a thread that is in the kernel's wait
+						 * may have the event at once */
 	r = sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_ADD, b->fd, &ev);
 	if (r < 0) {
 		atomic_fetch_sub(&e->filter, 1);
@@ -463,8 +473,8 @@ int ready_arm(struct stream *s)
 
 		lock_take(&e->lock);
 		r = item_arm(it);
-		/* Threads that are in the kernel's wait already have no bell armed: do it for them, and let one
-		 * come out and look. */
+		/* Threads that are in the kernel's wait already have no bell armed: do it for
+		 * them, and let one come out and look. */
 		if (!r && !was && (atomic_load(&e->sleepers) || atomic_load(&e->watched))) {
 			bell_arm(e->bell);
 			ring |= bell_bit(e->bell);
@@ -508,8 +518,9 @@ void ready_attention(struct stream *s)
 
 /* ---- going away ---- */
 
-/* Changes what the kernel has of an item. EPOLLEXCLUSIVE can be given only anew, and not be changed: while the stream is cut the
- * kernel has it without, and an event wakes all instances that wait for it ("one or more", says epoll_ctl(2)). e->lock held. */
+/* Changes what the kernel has of an item. EPOLLEXCLUSIVE can be given only anew, and not be
+ * changed: while the stream is cut the kernel has it without, and an event wakes all instances
+ * that wait for it ("one or more", says epoll_ctl(2)). e->lock held. */
 void item_tell_kernel(struct epitem *it, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.u64 = it->data };
@@ -527,8 +538,9 @@ void item_give_back(struct epitem *it)
 		item_tell_kernel(it, it->events);
 }
 
-/* The kernel is told of one that it still has though the application has removed it. Not by a child that has a copy of our memory and knows nothing of what
- * was registered since: the instance is its parent's, too. s->reg.lock and e->lock held. */
+/* The kernel is told of one that it still has though the application has removed it. Not by a
+ * child that has a copy of our memory and knows nothing of what was registered since: the
+ * instance is its parent's, too. s->reg.lock and e->lock held. */
 static void remove_parked(struct epitem *it)
 {
 	if (it->parked && it->e->epfd >= 0 && !foreign_image())
@@ -560,7 +572,10 @@ static void drop(struct stream *s, struct epoll *e, struct epitem *only, bool pa
 
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only) { drop(s, e, only, false); }
 
-void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it) { drop(s, e, it, true); }
+void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it)
+{
+	drop(s, e, it, true);
+}
 
 static bool registered(struct stream *s, int fd)
 {
@@ -573,7 +588,8 @@ static bool registered(struct stream *s, int fd)
 	return found;
 }
 
-/* The registration lives on with the other fd's file, but nobody can name it any more to change it: let it be right now. */
+/* The registration lives on with the other fd's file, but nobody can name it any more to change
+ * it: let it be right now. */
 void ready_stream_part(struct stream *s, int fd)
 {
 	if (!__atomic_load_n(&s->reg.items, __ATOMIC_RELAXED) || !registered(s, fd))
@@ -606,9 +622,9 @@ static void tell_gone(struct epitem *it, int fd)
 		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
 }
 
-/* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
- * file may live on under a number of ours, so there it is told. If another process has the file, the registration stays, and
- * the stream is on TCP. */
+/* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a
+ * cut stream's file may live on under a number of ours, so there it is told. If another process
+ * has the file, the registration stays, and the stream is on TCP. */
 void ready_stream_forget(struct stream *s, int fd, bool last)
 {
 	struct epitem *next, *gone = NULL;
@@ -638,4 +654,5 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 	}
 }
 
-const struct stream_pollers ready_pollers = { ready_attention, ready_arm, ready_stream_part, ready_stream_forget };
+const struct stream_pollers ready_pollers = { ready_attention, ready_arm, ready_stream_part,
+					      ready_stream_forget };

@@ -1,8 +1,10 @@
 /*
- * ready_ctl.c - epoll_ctl over streams: what the application registers goes to the kernel in the form that the stream's paths need
- * (item_wanted()) and into the instance's registry, armed if the stream may be cut.
+ * ready_ctl.c - epoll_ctl over streams: what the application registers goes to the kernel in the
+ * form that the stream's paths need (item_wanted()) and into the instance's registry, armed if
+ * the stream may be cut.
  *
- * A registration that the fast path cannot serve makes the stream fall back for good; then the kernel alone answers.
+ * A registration that the fast path cannot serve makes the stream fall back for good; then the
+ * kernel alone answers.
  *
  * Locks: stream.reg.lock, epoll.lock; none while a stream falls back.
  */
@@ -14,12 +16,13 @@ static bool candidate(struct stream *s)
 	return atomic_load(&s->mode) == MODE_ATTACHED;
 }
 
-/* Another thread has closed epfd since it was looked up: the struct may be another instance's, which is none of this call's. e->lock held,
- * and as long as it is the instance stays epfd's. */
+/* Another thread has closed epfd since it was looked up: the struct may be another instance's,
+ * which is none of this call's. e->lock held, and as long as it is the instance stays epfd's. */
 static bool closed(const struct epoll *e, int epfd) { return fdtab_epoll(epfd) != e; }
 
-/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
- * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
+/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells
+ * to ring. `now`: armed by this call, so threads that are in the kernel's wait may have no bell
+ * armed: do it for them, and let one come out and look. */
 static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 {
 	uint32_t bits;
@@ -36,7 +39,8 @@ static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 	return bits || now ? bell_bit(it->e->bell) : 0;
 }
 
-/* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
+/* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this
+ * instance; nothing was added. */
 static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 {
 	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
@@ -94,7 +98,8 @@ static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev,
 	return r;
 }
 
-static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_event *ev, uint64_t *ring)
+static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_event *ev,
+		      uint64_t *ring)
 {
 	struct epitem probe = *it;
 	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
@@ -108,7 +113,8 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 	if (arm || it->armed)
 		v = stream_view(it->s);
 	want = item_wanted(&probe, &v);
-	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 || fdtab_stream(fd) != it->s)
+	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 ||
+	    fdtab_stream(fd) != it->s)
 		r = mod_kernel(it, epfd, ev, want);
 	if (r)
 		return r;
@@ -129,15 +135,18 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 
 /* ---- registrations that are removed and made again ----
  *
- * Programs that wait for one direction at a time remove a descriptor and add it again with each message (redis' event loop, libevent's,
- * asyncio's). So a removal leaves the registration in the kernel: the item is *parked*. Adding it again takes it up: of a cut stream the
- * kernel has the same whatever the application waits for, of one on TCP it is changed, one call for two. What the kernel has beyond what
- * the application registered is nobody's to see: it goes before a thread sleeps in the instance, before others can see the instance
- * (fork, exec, nested) and with the descriptor. Of a stream on TCP it would speak (e->aloud): there it goes before the kernel is asked
- * at all, and no other process may have the instance.
+ * Programs that wait for one direction at a time remove a descriptor and add it again with each
+ * message (redis' event loop, libevent's, asyncio's). So a removal leaves the registration in
+ * the kernel: the item is *parked*. Adding it again takes it up: of a cut stream the kernel has
+ * the same whatever the application waits for, of one on TCP it is changed, one call for two.
+ * What the kernel has beyond what the application registered is nobody's to see: it goes before
+ * a thread sleeps in the instance, before others can see the instance (fork, exec, nested) and
+ * with the descriptor. Of a stream on TCP it would speak (e->aloud): there it goes before the
+ * kernel is asked at all, and no other process may have the instance.
  */
 
-/* One that is parked under that number, or with that data (which has to be one item's alone), is removed for good. */
+/* One that is parked under that number, or with that data (which has to be one item's alone), is
+ * removed for good. */
 static void unpark_like(struct epoll *e, int fd, const struct epoll_event *ev)
 {
 	struct stream *s = NULL;
@@ -203,9 +212,10 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 	return taken;
 }
 
-/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream_close.c, which takes
- * the fd from the table first. By now the struct may be another stream's, too. True: nobody else will take the item out, so it is out now,
- * and as after the close the kernel has no such registration. Both locks held. */
+/* The item was entered while another thread closed the fd, and had perhaps looked already: see
+ * forget() in stream_close.c, which takes the fd from the table first. By now the struct may be
+ * another stream's, too. True: nobody else will take the item out, so it is out now, and as
+ * after the close the kernel has no such registration. Both locks held. */
 static bool missed(struct epitem *it, int epfd, uint32_t gen)
 {
 	bool same;
@@ -214,7 +224,8 @@ static bool missed(struct epitem *it, int epfd, uint32_t gen)
 	same = atomic_load(&it->s->gen) == gen;
 	if (same && fdtab_stream(it->fd) == it->s)
 		return false;
-	if (same && !atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
+	/* the file lives on under another number, or the last close is still to come */
+	if (same && !atomic_load(&it->s->dead)) {
 		item_unindex_fd(it);
 		return false;
 	}
@@ -223,7 +234,8 @@ static bool missed(struct epitem *it, int epfd, uint32_t gen)
 	return true;
 }
 
-/* The stream that fd names, NULL if it is none, with its lock over items held: then it is of this life of the struct. */
+/* The stream that fd names, NULL if it is none, with its lock over items held: then it is of
+ * this life of the struct. */
 static struct stream *lock_items_of(int fd, uint32_t *ret_gen)
 {
 	struct stream *s;
@@ -261,7 +273,8 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	for (;;) {
 		link_read_enter();
 		s = fallback ? NULL : lock_items_of(fd, &gen);
-		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
+		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events,
+				       .data = ev->data.u64 };
 		lock_take(&e->lock);
 		arm = s && candidate(s);
 		r = closed(e, epfd) ? -EBADF : add_locked(it, epfd, arm, &ring);
@@ -347,7 +360,8 @@ static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 	int r = 0;
 
 	link_read_enter();
-	for (;;) {	/* the item is looked up under the locks: in whatever life its stream is, the item is the one of this number */
+	for (;;) {	/* the item is looked up under the locks: in whatever life its stream is,
+			 * the item is the one of this number */
 		struct stream *its;
 
 		if (s)
@@ -366,7 +380,9 @@ static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 	again = it && it->parked;
 	if (!again) {
 		parks = it && it->s && fdtab_stream(fd) == s && park(it);
-		r = gone ? -EBADF : parks ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+		r = gone    ? -EBADF
+		    : parks ? 0
+			    : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
 	}
 	if (!again && !parks && it && (!r || r == -ENOENT || r == -EBADF)) {
 		out = it;
@@ -393,7 +409,8 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 }
 
 /* What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS in the kernel's fs/eventpoll.c). */
-#define EXCLUSIVE_MAY (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
+#define EXCLUSIVE_MAY (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | \
+	EPOLLEXCLUSIVE)
 
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
 {

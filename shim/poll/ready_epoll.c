@@ -2,11 +2,12 @@
  * ready_epoll.c - epoll_wait over streams.
  *
  * An instance without armed streams waits in the kernel and pays for a counter. One with armed
- * streams runs the active loop: drain the links' dirty bits, walk the ready list, look into the kernel now and
- * then, spin a little, sleep in the kernel with the instance's bell armed.
+ * streams runs the active loop: drain the links' dirty bits, walk the ready list, look into the
+ * kernel now and then, spin a little, sleep in the kernel with the instance's bell armed.
  *
- * Sleepers share one bell, which wakes one of them: whoever leaves while others sleep arms it again and
- * rings if there is more to report, as the kernel does for a level-triggered ready list.
+ * Sleepers share one bell, which wakes one of them: whoever leaves while others sleep arms it
+ * again and rings if there is more to report, as the kernel does for a level-triggered ready
+ * list.
  *
  * Locks: stream.reg.lock, epoll.lock; no lock while sleeping or while a stream is told something.
  */
@@ -19,14 +20,17 @@
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
-#define BELLS_MOST 3		/* events of ours in one answer of the kernel: the bell, the channel, one for a stream that says nothing */
+/* events of ours in one answer of the kernel: the bell, the channel, one for a stream that says
+ * nothing */
+#define BELLS_MOST 3
 
 /* One ready_epoll_wait() call. */
 struct batch {
 	struct epoll_event *ev;
 	int n, max;
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
-	uint32_t gen;		/* of the instance: if it is another one's now, none of its items is this call's */
+	uint32_t gen;		/* of the instance: if it is another one's now, none of its items
+				 * is this call's */
 	uint64_t blocked;	/* of signals_block() */
 	bool heard;		/* the kernel has told of the bell */
 	struct epoll_event was[BELLS_MOST];
@@ -60,8 +64,11 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 	uint32_t left;
 
 	lock_take(&e->lock);
-	left = atomic_load(&e->gen) == b->gen ? atomic_load_explicit(&e->nready, memory_order_relaxed) : 0;
-	/* What is out of the list for a moment is not gone: own() looks at the count without the lock. */
+	left = atomic_load(&e->gen) == b->gen
+		       ? atomic_load_explicit(&e->nready, memory_order_relaxed)
+		       : 0;
+	/* What is out of the list for a moment is not gone: own() looks at the count without the
+	 * lock. */
 	atomic_fetch_add(&e->nready, 1);
 	for (; left && b->n < cap; left--) {
 		struct epitem *it = e->head;
@@ -79,7 +86,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		if (bits && (v.behind || !item_said_before(it, &v, bits))) {
 			emit(it, b, bits);
 			if (!(it->events & (EPOLLET | EPOLLONESHOT)))
-				item_queue(it);		/* a level, also one that is only under way through the kernel */
+				item_queue(it);		/* a level, also one that is only under
+							 * way through the kernel */
 		}
 		item_resync(it, &v);
 		item_maybe_disarm(it, &v);
@@ -98,8 +106,8 @@ static void own(struct epoll *e, struct batch *b, int cap)
 	link_read_leave();
 }
 
-/* Several registrations share the data (another was added to that of a cut stream): nobody can say whose event it
- * is. Returns the cut stream, which may have to be told. */
+/* Several registrations share the data (another was added to that of a cut stream): nobody can
+ * say whose event it is. Returns the cut stream, which may have to be told. */
 static struct stream *ambiguous(struct epitem *it, struct epoll_event *in)
 {
 	uint32_t asked = EV_ALWAYS;
@@ -128,12 +136,13 @@ static uint32_t bits_now(struct epitem *it)
 	item_set_cut(it, v.cut);
 	if (!v.cut)
 		return item_own_bits(it, &v) | item_kernel_bits(it, it->events & 0xffff);
-	return item_own_bits(it, &v) | (item_kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
+	return item_own_bits(it, &v) |
+	       (item_kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
 }
 
 /*
- * An ambiguous event, where all that it may be of are level-triggered: it stands for one of them that has something to say and is not
- * in the batch yet. False: there are others among them.
+ * An ambiguous event, where all that it may be of are level-triggered: it stands for one of them
+ * that has something to say and is not in the batch yet. False: there are others among them.
  */
 static bool one_of_many(struct epitem *first, struct batch *b)
 {
@@ -143,7 +152,8 @@ static bool one_of_many(struct epitem *first, struct batch *b)
 		if (it->data == first->data && it->events & (EPOLLET | EPOLLONESHOT))
 			return false;
 	for (struct epitem *it = first; it; it = it->data_next) {
-		if (it->data != first->data || it->call_id == b->id || !(bits = bits_now(it) & (it->events | EV_ALWAYS)))
+		if (it->data != first->data || it->call_id == b->id ||
+		    !(bits = bits_now(it) & (it->events | EV_ALWAYS)))
 			continue;
 		emit(it, b, bits);
 		break;
@@ -152,12 +162,14 @@ static bool one_of_many(struct epitem *first, struct batch *b)
 }
 
 /*
- * While a stream is cut the kernel has no ONESHOT, and tells each of several threads of a level; nor does it know what we have fired. So a
- * thread may come with an event that another has had, and has asked for anew, meanwhile: what no longer holds is none. An edge comes once.
+ * While a stream is cut the kernel has no ONESHOT, and tells each of several threads of a level;
+ * nor does it know what we have fired. So a thread may come with an event that another has had,
+ * and has asked for anew, meanwhile: what no longer holds is none. An edge comes once.
  */
 static bool told_again(struct epitem *it, uint32_t bits)
 {
-	if ((it->events & (EPOLLONESHOT | EPOLLET)) != EPOLLONESHOT || it->orphan || bits & bits_now(it))
+	if ((it->events & (EPOLLONESHOT | EPOLLET)) != EPOLLONESHOT || it->orphan ||
+	    bits & bits_now(it))
 		return false;
 	if (it->kern_events & EPOLLONESHOT)	/* the kernel takes it for fired */
 		item_tell_kernel(it, it->kern_events);
@@ -172,8 +184,10 @@ static void append(struct batch *b, const struct epoll_event *in)
 	b->ev[b->n++] = *in;
 }
 
-/* An event of an armed item; e->lock held, inside link_read. Returns what the stream must be told first, 0 = done. */
-static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct epoll_event *in, bool told)
+/* An event of an armed item; e->lock held, inside link_read. Returns what the stream must be
+ * told first, 0 = done. */
+static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct epoll_event *in,
+			     bool told)
 {
 	struct stream_view v = stream_view(it->s);
 	uint32_t fallback = in->events & EV_HOME, bits;
@@ -185,20 +199,23 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 			return fallback;
 		}
 		bits = in->events & it->events & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
-		/* What a level holds is where the stream has gone since the kernel looked, and nobody may have been told yet. */
+		/* What a level holds is where the stream has gone since the kernel looked, and
+		 * nobody may have been told yet. */
 		if (bits || fallback || !(it->events & EPOLLET))
 			bits |= item_own_bits(it, &v);
 		if (it->disabled)
 			bits = 0;
 	} else {
 		bits = in->events;
-		/* Back from the path, and what it asks the kernel is still from there: only a part of the answer. */
+		/* Back from the path, and what it asks the kernel is still from there: only a
+		 * part of the answer. */
 		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
 			bits |= item_kernel_bits(it, it->events & 0xffff);
 		if (!(it->events & EPOLLET))
 			bits |= item_own_bits(it, &v);
 		bits &= it->events | EV_ALWAYS;
-		/* Fired by us while it was cut: the kernel does not know, or its event was on the way to this thread. */
+		/* Fired by us while it was cut: the kernel does not know, or its event was on
+		 * the way to this thread. */
 		if (it->disabled)
 			bits = 0;
 	}
@@ -279,7 +296,8 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		if (atomic_load(&e->gen) != b->gen) {
 			it = NULL;	/* closed: nobody waits for it */
 		} else if (parked && (many || !it || !it->armed)) {
-			;		/* gone since: nobody's. Or added again: the kernel has been asked anew then */
+			;		/* gone since: nobody's. Or added again: the kernel has
+					 * been asked anew then */
 		} else if (many) {
 			if (!told)
 				tell = in.events & EV_HOME;
@@ -303,13 +321,15 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 	} while (tell);
 }
 
-/* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than there were. `parked`: some are of such registrations. */
+/* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than
+ * there were. `parked`: some are of such registrations. */
 static void filter(struct epoll *e, struct batch *b, int k, bool parked)
 {
 	const struct epoll_event *from = b->ev + b->n;
 
 	if (!parked && !atomic_load_explicit(&e->filter, memory_order_acquire)) {
-		if (atomic_load(&e->gen) == b->gen)	/* else the closed one had a bell, perhaps, and this is its event */
+		if (atomic_load(&e->gen) == b->gen)	/* else the closed one had a bell,
+							 * perhaps, and this is its event */
 			b->n += k;
 		return;
 	}
@@ -317,7 +337,8 @@ static void filter(struct epoll *e, struct batch *b, int k, bool parked)
 		filter_one(e, b, from[i]);
 }
 
-/* Where fewer events are told than the kernel wrote the array keeps what it had, as the kernel leaves it. */
+/* Where fewer events are told than the kernel wrote the array keeps what it had, as the kernel
+ * leaves it. */
 static void remember(struct batch *b)
 {
 	for (int i = b->n, n = 0; i < b->max && n < BELLS_MOST; i++, n++)
@@ -334,8 +355,9 @@ static void restore(struct batch *b, int at, long k)
 /* ---- waiting ---- */
 
 /*
- * Which registrations are parked is to be known for the moment at which the kernel answers: when their events are looked through another thread may have closed the
- * descriptor, and an event that nobody is known to have asked for would be told. *ret_parked: some are of parked ones.
+ * Which registrations are parked is to be known for the moment at which the kernel answers: when
+ * their events are looked through another thread may have closed the descriptor, and an event
+ * that nobody is known to have asked for would be told. *ret_parked: some are of parked ones.
  */
 static long look(struct epoll *e, int epfd, struct epoll_event *ev, int max, bool *ret_parked)
 {
@@ -365,10 +387,15 @@ static bool look_due(struct epoll *e, uint64_t now)
 }
 
 /*
- * What the kernel must be asked about though it was asked just now: what it had to tell then may still hold, and what this thread
- * has done or seen since, by calls of the kernel alone, may be an event by now.
+ * What the kernel must be asked about though it was asked just now: what it had to tell then may
+ * still hold, and what this thread has done or seen since, by calls of the kernel alone, may be
+ * an event by now.
  */
-static __thread struct { const struct epoll *e; uint32_t calls; bool told; } last_look __attribute__((tls_model("initial-exec")));
+static __thread struct {
+	const struct epoll *e;
+	uint32_t calls;
+	bool told;
+} last_look __attribute__((tls_model("initial-exec")));
 
 static bool knows_more(const struct epoll *e)
 {
@@ -381,10 +408,12 @@ static void looked(struct epoll *e, uint64_t now, const struct epoll_event *ev, 
 	atomic_store_explicit(&e->looked_ns, now, memory_order_relaxed);
 	last_look.e = e;
 	last_look.calls = fdtab_kernel_calls;
-	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e) && ev->data.u64 != epoll_channel_tag(e));
+	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e) &&
+				   ev->data.u64 != epoll_channel_tag(e));
 }
 
-/* A look into the kernel that does not wait. The bell and the channel are events, too, and may have taken the only place: once each. */
+/* A look into the kernel that does not wait. The bell and the channel are events, too, and may
+ * have taken the only place: once each. */
 static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 {
 	int before = b->n, room = b->max - b->n, tries = 0;
@@ -403,12 +432,14 @@ static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 }
 
 /* Cancellation point. */
-static int sleep_epoll(int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+static int sleep_epoll(int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
+		       const sigset_t *mask)
 {
 	int saved = errno, timeout = -1, r;
 
 	if (deadline_ns != UINT64_MAX) {
-		uint64_t now = deadline_ns ? now_ns() : 0, left = deadline_ns > now ? deadline_ns - now : 0;
+		uint64_t now = deadline_ns ? now_ns() : 0,
+			 left = deadline_ns > now ? deadline_ns - now : 0;
 
 		if (left && left < 1000000) {
 			struct timespec t = { 0, (long)left };
@@ -420,7 +451,8 @@ static int sleep_epoll(int epfd, struct epoll_event *ev, int max, uint64_t deadl
 		left = (left + 999999) / 1000000;
 		timeout = left > INT32_MAX ? INT32_MAX : (int)left;
 	}
-	r = mask ? real_epoll_pwait(epfd, ev, max, timeout, mask) : real_epoll_wait(epfd, ev, max, timeout);
+	r = mask ? real_epoll_pwait(epfd, ev, max, timeout, mask)
+		 : real_epoll_wait(epfd, ev, max, timeout);
 out:
 	r = r < 0 ? -errno : r;
 	errno = saved;
@@ -433,11 +465,13 @@ struct sleeper {
 	uint32_t gen;
 	uint64_t blocked;	/* the batch's */
 	struct bell *bell;	/* of the instance when we went in: it may be closed meanwhile */
-	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
+	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper
+				 * instead; the next signal wakes again */
 };
 
-/* What comes for one of its streams by RDMA wakes who sleeps in the instance: no other thread need be woken for that. Of several links
- * one, for the others the background thread rings. e->lock held, before bell_arm(). */
+/* What comes for one of its streams by RDMA wakes who sleeps in the instance: no other thread
+ * need be woken for that. Of several links one, for the others the background thread rings.
+ * e->lock held, before bell_arm(). */
 static void sleep_on_channel(struct epoll *e)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_channel_tag(e) };
@@ -458,7 +492,8 @@ static void sleep_on_channel(struct epoll *e)
 	stream_sleep_on(atomic_load(&e->direct), e->bell, id);
 }
 
-/* `active`: the caller runs the active loop; if not and the instance has become active, false. So it is when the instance was closed. */
+/* `active`: the caller runs the active loop; if not and the instance has become active, false.
+ * So it is when the instance was closed. */
 static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool active)
 {
 	bool ok;
@@ -467,7 +502,8 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool 
 		ready_unpark(e);
 		lock_take(&e->lock);
 	} while (atomic_load(&e->parked) && (lock_give(&e->lock), true));
-	ok = atomic_load(&e->gen) == gen && (active || !atomic_load_explicit(&e->narmed, memory_order_relaxed));
+	ok = atomic_load(&e->gen) == gen &&
+	     (active || !atomic_load_explicit(&e->narmed, memory_order_relaxed));
 	if (ok) {
 		sl->e = e;
 		sl->gen = gen;
@@ -499,7 +535,8 @@ static void sleep_leave(void *p)
 	lock_give(&e->lock);
 }
 
-/* The bell has woken one thread, or this thread took what would have: see that the others are not forgotten. */
+/* The bell has woken one thread, or this thread took what would have: see that the others are
+ * not forgotten. */
 static void hand_off(struct epoll *e)
 {
 	uint64_t ring = 0;
@@ -532,7 +569,8 @@ static void cancelled(void *p)
 	signals_unblock(sl->blocked);
 }
 
-static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, struct batch *b,
+					      uint64_t deadline_ns, const sigset_t *mask)
 {
 	int r;
 
@@ -553,7 +591,8 @@ static uint64_t outer_until(struct epoll *e, uint64_t deadline_ns)
 }
 
 /* As sleep_in, and tells the spinner how long it took. */
-static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns,
+		       const sigset_t *mask)
 {
 	uint64_t t0 = now_ns(), t1;
 	int r;
@@ -565,7 +604,8 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	t1 = now_ns();
 	looked(sl->e, t1, b->ev + b->n, r);
 	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))
-		spin_slept(&sl->e->hit_rate, t1 - t0, atomic_load_explicit(&sl->e->direct, memory_order_relaxed) != NULL);
+		spin_slept(&sl->e->hit_rate, t1 - t0,
+			   atomic_load_explicit(&sl->e->direct, memory_order_relaxed) != NULL);
 	return r;
 }
 
@@ -605,7 +645,8 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 	struct spin sp;
 
 	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) ||
-	    !spin_begin(&sp, &e->hit_rate, atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL))
+	    !spin_begin(&sp, &e->hit_rate,
+			atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL))
 		return;
 	do {
 		uint64_t now;
@@ -633,8 +674,8 @@ static int own_share(struct epoll *e, const struct batch *b, bool due)
 }
 
 /* A handler that ran since `mark` ends it. */
-static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask,
-		       uint32_t mark)
+static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns,
+		       const sigset_t *mask, uint32_t mark)
 {
 	bool due = knows_more(e) || look_due(e, now_ns()), passed_over;
 	struct sleeper sl;
@@ -645,7 +686,8 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	if (b->n ? due && b->n < b->max : !deadline_ns || (due && b->max == 1)) {
 		r = kernel_now(e, epfd, b);
 		own(e, b, b->max);
-		/* A rewind takes bytes from the fast path to the kernel, so who looks there last misses none. */
+		/* A rewind takes bytes from the fast path to the kernel, so who looks there last
+		 * misses none. */
 		if (passed_over && !b->n && !r)
 			r = kernel_now(e, epfd, b);
 	}
@@ -676,7 +718,8 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	return expired(deadline_ns) ? 0 : AGAIN;
 }
 
-/* The instance was closed while we slept in it: in the kernel it lives on, without its sockets, until we leave. */
+/* The instance was closed while we slept in it: in the kernel it lives on, without its sockets,
+ * until we leave. */
 static int wait_closed(uint64_t deadline_ns, const sigset_t *mask)
 {
 	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
@@ -698,15 +741,16 @@ static void after_wait(struct epoll *e, struct batch *b, int r)
 		ready_refresh(e);
 }
 
-int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
-		     const sigset_t *mask)
+int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
+		     uint64_t deadline_ns, const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
 	uint32_t mark, gen = b.gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
-		return sleep_epoll(epfd, ev, max, deadline_ns, mask);	/* the kernel knows which error this is */
+		/* the kernel knows which error this is */
+		return sleep_epoll(epfd, ev, max, deadline_ns, mask);
 	if (fdtab_epoll(epfd) != e)	/* it was closed before `gen` was looked at */
 		return -EBADF;
 	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))

@@ -1,7 +1,9 @@
 /*
- * ready_instance.c - life of an epoll instance: made, duplicated, closed, shared with other processes, over a fork.
+ * ready_instance.c - life of an epoll instance: made, duplicated, closed, shared with other
+ * processes, over a fork.
  *
- * Owns the slabs of struct epoll and struct epitem. See ready_int.h for the lock order; this file takes epoll.lock and the two slab locks.
+ * Owns the slabs of struct epoll and struct epitem. See ready_int.h for the lock order; this
+ * file takes epoll.lock and the two slab locks.
  */
 #include "base/shim.h"
 #include "poll/ready_int.h"
@@ -270,7 +272,8 @@ bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing)
 			if (fdtab_epoll(fd) == e)
 				e->epfd = fd;
 	}
-	/* The timerfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
+	/* The timerfd is pooled and outlives the instance; so does the kernel's instance, if a
+	 * child has it. */
 	if (last && e->bell)
 		sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
 	lock_give(&e->lock);
@@ -302,9 +305,10 @@ void ready_fork_parent(void)
 	lock_give(&epoll_lock);
 }
 
-/* The kernel's instances are shared with the parent, whose bells stay registered there: e->filter keeps its
- * count, so that their events are dropped here. No stream of the child is cut, so nothing is armed. What the kernel was
- * asked for while a stream was cut stands until the first wait: see ready_inherited(). */
+/* The kernel's instances are shared with the parent, whose bells stay registered there:
+ * e->filter keeps its count, so that their events are dropped here. No stream of the child is
+ * cut, so nothing is armed. What the kernel was asked for while a stream was cut stands until
+ * the first wait: see ready_inherited(). */
 static void plain_again(struct epoll *e)
 {
 	e->bell = NULL;
@@ -345,7 +349,8 @@ void ready_inherited(struct epoll *e)
 	struct stream *s;
 
 	while ((s = one_fork_cut(e)))
-		stream_fall_back_since(s, REASON_SHARED, since);	/* clears fork_cut, also when it fails */
+		/* clears fork_cut, also when it fails */
+		stream_fall_back_since(s, REASON_SHARED, since);
 	lock_take(&e->lock);
 	if (atomic_load(&e->inherited)) {
 		atomic_store(&e->inherited, false);

@@ -1,16 +1,17 @@
 /*
  * ready_int.h - what the files of poll/ share.
  *
- * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what, with which
- * data. The kernel's registrations keep the application's own data, so that an instance without
- * armed streams needs no translation. An item is *armed* when its stream may be cut: then the
- * instance has a bell in the kernel's set and its waits go through the active loop.
+ * A struct epoll mirrors one epoll instance of the application: which fds are registered, for
+ * what, with which data. The kernel's registrations keep the application's own data, so that an
+ * instance without armed streams needs no translation. An item is *armed* when its stream may be
+ * cut: then the instance has a bell in the kernel's set and its waits go through the active
+ * loop.
  *
- * Locks: stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered into or taken out
- * of a stream's list only with both held; everything else of an item and of an instance
- * is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't block (epoll_ctl), and
- * e->epfd is open, because ready_epoll_forget_fd() takes the lock before the kernel's close.
- * Both structs are type-stable: freed ones are reused, never unmapped.
+ * Locks: stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered
+ * into or taken out of a stream's list only with both held; everything else of an item and of an
+ * instance is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't
+ * block (epoll_ctl), and e->epfd is open, because ready_epoll_forget_fd() takes the lock before
+ * the kernel's close. Both structs are type-stable: freed ones are reused, never unmapped.
  */
 #ifndef RDMASHIM_READY_INT_H
 #define RDMASHIM_READY_INT_H
@@ -33,10 +34,12 @@
 
 struct epitem {
 	struct epoll *e;
-	struct stream *s;		/* NULL: not a stream, or none that could be kept in view when it was added */
+	struct stream *s;		/* NULL: not a stream, or none that could be kept in view
+					 * when it was added */
 	int fd;
 	uint32_t inner_gen;		/* inner's, when it was added */
-	struct epoll *inner;		/* it is another instance, or was: it may have another life by now */
+	struct epoll *inner;		/* it is another instance, or was: it may have another
+					 * life by now */
 	uint32_t events;		/* as the application asked */
 	uint32_t kern_events;		/* what the kernel has now */
 	uint64_t data;
@@ -45,10 +48,12 @@ struct epitem {
 	bool cut;			/* it was when we last looked; counted in e->ncut */
 	bool on_ready;
 	bool orphan;			/* fd was closed, the open file lives on: not in by_fd */
-	bool parked;			/* the application has removed it, the kernel has it still: see ready_ctl.c */
+	bool parked;			/* the application has removed it, the kernel has it
+					 * still: see ready_ctl.c */
 	bool aloud;			/* ... and would tell of it; counted in e->aloud */
 	uint32_t home_seen;		/* of EV_HOME: what the kernel has shown while cut */
-	uint32_t told;			/* what an edge at the end of the stream has said: not said twice */
+	uint32_t told;			/* what an edge at the end of the stream has said: not
+					 * said twice */
 	uint64_t call_id;		/* ready_epoll_wait() call that reported it last ... */
 	int call_idx;			/* ... and at which place */
 	struct epitem *fd_next, *data_next;	/* hash chains */
@@ -62,16 +67,20 @@ struct epitem {
 struct epoll {
 	struct lock lock;
 	bool used;
-	bool foreign;			/* others wait for it, in ways that are not seen: its streams stay on TCP */
-	_Atomic bool watched;		/* it is waited for through its descriptor: see ready_nested.c. Written under lock */
+	bool foreign;			/* others wait for it, in ways that are not seen: its
+					 * streams stay on TCP */
+	_Atomic bool watched;		/* it is waited for through its descriptor: see
+					 * ready_nested.c. Written under lock */
 	_Atomic uint32_t gen;		/* counts reuses */
 	int epfd;			/* one of the application's fds, -1: none left */
 	int nfds;
 	struct bell *bell;
-	struct stream *_Atomic direct;	/* one that goes by RDMA: its link's completion channel wakes us, too. NULL: none is known */
-	uint64_t channel;		/* number of the link whose channel is in the kernel's set; 0: none */
-	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was in the set, or
-					 * ONESHOT items or instances exist */
+	struct stream *_Atomic direct;	/* one that goes by RDMA: its link's completion channel
+					 * wakes us, too. NULL: none is known */
+	uint64_t channel;		/* number of the link whose channel is in the kernel's
+					 * set; 0: none */
+	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was
+					 * in the set, or ONESHOT items or instances exist */
 	_Atomic uint32_t narmed, ncut, noneshot, nstreams;
 	_Atomic bool level;		/* more than one watch it, or one not for edges */
 	uint32_t news, news_told;	/* what came, and what outer waits were told of */
@@ -82,8 +91,10 @@ struct epoll {
 	_Atomic uint32_t nready;
 	struct epitem *head, *tail;	/* ready list */
 	struct epitem *_Atomic parked;	/* written under lock */
-	_Atomic uint32_t aloud;		/* of those, of which the kernel would still tell: they go before it is asked */
-	_Atomic bool shared;		/* other processes may have the instance, and ask the kernel at any time */
+	_Atomic uint32_t aloud;		/* of those, of which the kernel would still tell: they
+					 * go before it is asked */
+	_Atomic bool shared;		/* other processes may have the instance, and ask the
+					 * kernel at any time */
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
 	_Atomic uint32_t hit_rate;		/* of spinning */
@@ -107,7 +118,8 @@ static inline uint64_t epoll_channel_tag(const struct epoll *e) { return epoll_t
 static inline uint64_t bell_bit(const struct bell *b) { return 1ull << b->idx; }
 
 /* ---- ready.c; all with e->lock held unless said otherwise ---- */
-void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set; s->reg.lock too if s */
+void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set;
+							 * s->reg.lock too if s */
 void item_remove(struct epitem *it);			/* s->reg.lock too if s; does not free */
 void item_set(struct epitem *it, uint32_t events, uint64_t data);
 struct epitem *item_by_fd(struct epoll *e, int fd);
@@ -123,18 +135,21 @@ void item_disarm(struct epitem *it);
 void item_queue(struct epitem *it);
 void item_unqueue(struct epitem *it);
 void item_set_cut(struct epitem *it, bool cut);
-/* Removes and frees every item that the stream has in the instance (of this fd, or any if fd < 0). Takes both locks. */
+/* Removes and frees every item that the stream has in the instance (of this fd, or any if fd <
+ * 0). Takes both locks. */
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
 void ready_unpark_aloud(struct epoll *e);		/* those of e->aloud. Takes both locks */
-/* Nothing is parked in the instance from now on until somebody removes a registration again: the kernel has no more than what the
- * application has registered. Takes both locks. */
+/* Nothing is parked in the instance from now on until somebody removes a registration again: the
+ * kernel has no more than what the application has registered. Takes both locks. */
 void ready_unpark(struct epoll *e);
-void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);	/* if it is parked there (still) */
+/* if it is parked there (still) */
+void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);
 /* The kernel gets the application's own interest back; the stream is on TCP. */
 void item_give_back(struct epitem *it);
 void ready_free_buckets(struct epoll *e);
 void *ready_map(size_t n);				/* no lock; zeroed, NULL: no memory */
-/* As ready_unpark(), but looks under the lock: who holds it may be about to park, or has one in hand. */
+/* As ready_unpark(), but looks under the lock: who holds it may be about to park, or has one in
+ * hand. */
 void ready_unpark_surely(struct epoll *e);
 
 /* What this thread looks through itself: who queues need not ring for it. No lock. */
@@ -144,29 +159,35 @@ extern __thread const struct epoll *ready_looks_at __attribute__((tls_model("ini
 /* A watched instance is other processes' too, who may take its bell's event. */
 extern _Atomic bool ready_watch_shared;
 struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
-void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
-extern _Atomic int ready_no_parking;			/* how many want that nothing is parked: ready_unpark_all() */
-/* Before the first wait in an instance that a fork brought: its streams fall back, and the kernel is asked again for
- * what the application wants. Takes locks, may sleep. */
+void item_free(struct epitem *it);			/* no lock; not (or no longer) in any
+							 * list */
+extern _Atomic int ready_no_parking;			/* how many want that nothing is parked:
+							 * ready_unpark_all() */
+/* Before the first wait in an instance that a fork brought: its streams fall back, and the
+ * kernel is asked again for what the application wants. Takes locks, may sleep. */
 void ready_inherited(struct epoll *e);
 /* The fork handlers' other two parts: prepare takes every instance's lock. */
 void ready_fork_prepare(void);
 void ready_fork_parent(void);
 
 /* ---- ready_nested.c; no lock ---- */
-/* The bell's event was taken out of the kernel's set of a watched instance: see the head of ready_nested.c. */
+/* The bell's event was taken out of the kernel's set of a watched instance: see the head of
+ * ready_nested.c. */
 void ready_settle(struct epoll *e, uint32_t gen);
-/* The kernel says that the instance, of this `gen`, is readable: is there anything in it that its waits would tell? */
+/* The kernel says that the instance, of this `gen`, is readable: is there anything in it that
+ * its waits would tell? */
 bool ready_proved(struct epoll *e, uint32_t gen);
 bool ready_may_be_false(struct epoll *e);	/* or it is not watched yet */
-/* How long an outer wait may sleep, in nanoseconds, and what it does then: a bell may have been missed. */
+/* How long an outer wait may sleep, in nanoseconds, and what it does then: a bell may have been
+ * missed. */
 uint64_t ready_slice(void);
 void ready_refresh(struct epoll *e);
 
 /* ---- ready_bits.c; e->lock held ---- */
 /* What the kernel shall have of the item, as the stream is now. */
 uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
-/* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
+/* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for
+ * room. */
 uint32_t item_own_bits(struct epitem *it, struct stream_view *v);
 uint32_t item_kernel_bits(const struct epitem *it, uint32_t bits);
 uint32_t item_arrival_behind(struct epitem *it, const struct stream_view *v);

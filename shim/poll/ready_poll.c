@@ -1,14 +1,15 @@
 /*
  * ready_poll.c - poll and select over streams.
  *
- * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry but one and, if a stream is on RDMA, its
- * link's completion channel after that (of one link; for others the background thread rings), and an array that says what each fd is to us:
+ * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last
+ * entry but one and, if a stream is on RDMA, its link's completion channel after that (of one
+ * link; for others the background thread rings), and an array that says what each fd is to us:
  *   KERN   not a stream, or a TCP-only one
  *   PLAIN  a stream that is not cut while we are inside (counted in plain.rx)
  *   ATTACHED  a stream that may be cut at any moment: its view is read again in each round
  *   INNER  an epoll instance: the kernel's word for it is to be proved
- * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds busy
- * and then maps its own.
+ * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler
+ * finds busy and then maps its own.
  */
 #include "libc/libc.h"
 #include "link/link.h"
@@ -38,7 +39,8 @@ struct pent {
 	uint16_t rev;		/* result */
 	uint8_t kind;
 	bool cut;		/* as of the last look */
-	uint16_t home_seen;	/* events of the home socket that are up, and that the path does not show yet */
+	uint16_t home_seen;	/* events of the home socket that are up, and that the path does
+				 * not show yet */
 	bool off;		/* can show nothing that counts any more (select) */
 };
 
@@ -47,7 +49,8 @@ struct pset {
 	struct pent *ent;	/* n */
 	unsigned n;
 	unsigned nplain, ncand, ninner;
-	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
+	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may
+				 * answer */
 	bool far;		/* as of the last look: one goes to another host */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	uint64_t sum;		/* tells sets apart */
@@ -61,7 +64,11 @@ struct pset {
 static __thread _Atomic uint32_t hit_rate __attribute__((tls_model("initial-exec")));
 /* The thread's last look into the kernel. */
 static __thread uint64_t looked_ns __attribute__((tls_model("initial-exec")));
-static __thread struct { uint64_t sum; uint32_t calls; bool told; } last_look __attribute__((tls_model("initial-exec")));
+static __thread struct {
+	uint64_t sum;
+	uint32_t calls;
+	bool told;
+} last_look __attribute__((tls_model("initial-exec")));
 
 /* ---- scratch memory, one per thread ---- */
 
@@ -202,9 +209,11 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	}
 	p->ncut++;
 	p->far |= stream_sought(t->s)->far;
-	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more events. */
+	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR
+	 * the kernel has no more events. */
 	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
-	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));
+	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) &
+			    ~(t->home_seen & POLLRDHUP));
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
 	v.synth |= v.coming;
@@ -250,9 +259,10 @@ static struct stream_view view_of(struct stream *s)
 }
 
 /*
- * The kernel writes down a reset's error before the connection's new state (tcp_reset() in net/ipv4/tcp_input.c), and polls without the
- * socket's lock. A program whose own call brought the reset never sees ERR alone; here the bytes that brought it may have been sent
- * by another thread. SIOCINQ takes the lock.
+ * The kernel writes down a reset's error before the connection's new state (tcp_reset() in
+ * net/ipv4/tcp_input.c), and polls without the socket's lock. A program whose own call brought
+ * the reset never sees ERR alone; here the bytes that brought it may have been sent by another
+ * thread. SIOCINQ takes the lock.
  */
 static unsigned whole_reset(const struct pent *t, unsigned k)
 {
@@ -314,7 +324,8 @@ static int merge(struct pset *p, long answered)
 		unsigned k = answered > 0 ? (uint16_t)p->pfd[i].revents : 0;
 
 		if (!k) {
-		} else if (t->kind == ATTACHED || (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
+		} else if (t->kind == ATTACHED ||
+			   (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
 			merge_cand(t, k);
 		} else if (t->kind == INNER && !inner_proved(t->fd)) {
 			;
@@ -326,7 +337,8 @@ static int merge(struct pset *p, long answered)
 			}
 		}
 		if (t->kind == ATTACHED && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
-			stream_told_full(t->s);	/* who is told that it is not writable will not try to send */
+			stream_told_full(t->s);	/* who is told that it is not writable will not
+						 * try to send */
 		n += t->rev != 0;
 	}
 	return n;
@@ -343,8 +355,9 @@ static void looked(const struct pset *p, long r)
 	last_look.told = r > 0;
 }
 
-/* It must be asked though it was just now: about other descriptors; what it had to tell then may still hold; and what this thread
- * has done or seen since, by calls of the kernel alone, may be an event by now. */
+/* It must be asked though it was just now: about other descriptors; what it had to tell then may
+ * still hold; and what this thread has done or seen since, by calls of the kernel alone, may be
+ * an event by now. */
 static bool knows_more(const struct pset *p)
 {
 	return last_look.sum != p->sum || last_look.calls != fdtab_kernel_calls || last_look.told;
@@ -450,12 +463,14 @@ static void cancelled(void *arg)
 static bool all_left(const struct pset *p)
 {
 	for (unsigned i = 0; i < p->n; i++)
-		if (p->ent[i].kind == ATTACHED && (p->ent[i].cut || atomic_load(&p->ent[i].s->earn.stopped) != REASON_NO_BELL))
+		if (p->ent[i].kind == ATTACHED &&
+		    (p->ent[i].cut || atomic_load(&p->ent[i].s->earn.stopped) != REASON_NO_BELL))
 			return false;
 	return true;
 }
 
-static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t now, uint64_t deadline_ns)
+static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t now,
+			 uint64_t deadline_ns)
 {
 	uint64_t left = UINT64_MAX, slice = bell_slice(b);
 
@@ -480,7 +495,8 @@ static void unheard(struct pset *p, uint64_t ns)
 }
 
 /* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */
-static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_t left, const sigset_t *mask)
+static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_t left,
+					 const sigset_t *mask)
 {
 	struct nap me = { p, b };
 	int r;
@@ -493,7 +509,8 @@ static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_
 	return r;
 }
 
-/* Sleeps once. < 0: -errno; 0: look again; > 0: so many entries are ready. A handler that ran since `mark` ends it. */
+/* Sleeps once. < 0: -errno; 0: look again; > 0: so many entries are ready. A handler that ran
+ * since `mark` ends it. */
 static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask, uint32_t mark)
 {
 	struct bell *b = bell_for(p);
@@ -516,7 +533,8 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	t0 = now_ns();
 	r = nap(p, b, nap_time(p, b, t0, deadline_ns), mask);
 	signals_wake(-1);
-	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
+	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) -
+			  (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
 		spin_slept(&hit_rate, looked_ns - t0, p->far);
 	if (p->ncut && !bell_hears(b) && r == 0)
@@ -535,7 +553,8 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	return r > 0 ? merge(p, r) : r;
 }
 
-/* May the look into the kernel be left out, because a path is ready and the kernel had its turn just now? */
+/* May the look into the kernel be left out, because a path is ready and the kernel had its turn
+ * just now? */
 static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 {
 	if (!ready || p->ending)
@@ -612,7 +631,10 @@ enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n)
 	return all;
 }
 
-static size_t pset_bytes(size_t n) { return (n + 2) * sizeof(struct pollfd) + n * sizeof(struct pent); }
+static size_t pset_bytes(size_t n)
+{
+	return (n + 2) * sizeof(struct pollfd) + n * sizeof(struct pent);
+}
 
 static void pset_in(struct pset *p, void *mem, size_t n)
 {
@@ -621,7 +643,8 @@ static void pset_in(struct pset *p, void *mem, size_t n)
 	p->n = (unsigned)n;
 }
 
-static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns,
+		   const sigset_t *mask)
 {
 	struct pset p = { 0 };
 	int r;
@@ -639,7 +662,8 @@ static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns
 }
 
 /* Not inlined: waits on few fds must not pay for the array, nor deep stacks for both. */
-static __attribute__((noinline)) int poll_small(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+static __attribute__((noinline)) int poll_small(struct pollfd *fds, nfds_t n, uint64_t deadline_ns,
+						const sigset_t *mask)
 {
 	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 2]; } mem;
 
@@ -757,8 +781,8 @@ static int select_result(struct pset *p, int n, fd_set *r, fd_set *w, fd_set *x)
 	return c;
 }
 
-static int select_in(void *mem, unsigned count, int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns,
-		     const sigset_t *mask)
+static int select_in(void *mem, unsigned count, int n, fd_set *r, fd_set *w, fd_set *x,
+		     uint64_t deadline_ns, const sigset_t *mask)
 {
 	struct pset p = { 0 };
 	int k;
@@ -770,8 +794,9 @@ static int select_in(void *mem, unsigned count, int n, fd_set *r, fd_set *w, fd_
 	return k < 0 ? k : select_result(&p, n, r, w, x);
 }
 
-static __attribute__((noinline)) int select_small(unsigned count, int n, fd_set *r, fd_set *w, fd_set *x,
-						  uint64_t deadline_ns, const sigset_t *mask)
+static __attribute__((noinline)) int select_small(unsigned count, int n, fd_set *r, fd_set *w,
+						  fd_set *x, uint64_t deadline_ns,
+						  const sigset_t *mask)
 {
 	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 2]; } mem;
 

@@ -1,9 +1,10 @@
 /*
- * fallback_while.c - fallback for the time of a call that may yet fail: one that cannot succeed must
- * change nothing for good.
+ * fallback_while.c - fallback for the time of a call that may yet fail: one that cannot succeed
+ * must change nothing for good.
  *
- * The stream is held by nobody else: this thread stands in its holders as if it were about to have a child
- * (holders.h), so it goes to TCP and is not cut until the call is over. Locks: none.
+ * The stream is held by nobody else: this thread stands in its holders as if it were about to
+ * have a child (holders.h), so it goes to TCP and is not cut until the call is over. Locks:
+ * none.
  */
 #include "process/fork.h"
 
@@ -79,7 +80,8 @@ int stream_fallback_to_read(struct stream *s, enum reason r, bool nonblock)
 {
 	int ret = stream_fallback_while(s, r, nonblock);
 
-	return ret || stream_tcp_only(s) || !atomic_load(&s->peer_gone) ? ret : stream_fall_back(s, r);
+	return ret || stream_tcp_only(s) || !atomic_load(&s->peer_gone) ? ret
+									: stream_fall_back(s, r);
 }
 
 /* What says that the program meant it, and may ask again at once. */

@@ -1,25 +1,26 @@
 /*
- * fork.c - fork, exec, fd passing, seccomp: falling back before somebody who knows nothing of the path gets a socket.
+ * fork.c - fork, exec, fd passing, seccomp: falling back before somebody who knows nothing of
+ * the path gets a socket.
  *
- * A stream that existed at a fork gets a holders, which says who holds the socket (holders.h). While
- * another process does the stream is not newly cut. The
- * child's copy of a stream that the parent has on a fast path is marked fork_cut; the child's first
- * use asks the parent (through the holders and the parent's bell) to rewind, then both use TCP.
+ * A stream that existed at a fork gets a holders, which says who holds the socket (holders.h).
+ * While another process does the stream is not newly cut. The child's copy of a stream that the
+ * parent has on a fast path is marked fork_cut; the child's first use asks the parent (through
+ * the holders and the parent's bell) to rewind, then both use TCP.
  *
  * Order of locks at fork: none is held across it but the slab's and the ready lists' own; direction
  * locks are passed through once each, so that no step of the cut machine is half done in the
  * child's copy, and `forking` keeps a new one from starting.
  *
- * A child that runs none of our handlers (vfork, posix_spawn, system, popen) holds the socket: the
- * stream falls back first and the child's pid is in the holders, so that it stays there as long as the
- * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
- * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork
- * or clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only
- * through a holders that was there before it.
+ * A child that runs none of our handlers (vfork, posix_spawn, system, popen) holds the socket:
+ * the stream falls back first and the child's pid is in the holders, so that it stays there as
+ * long as the child lives. While the pid is not known yet, minus the thread id of the parent's
+ * thread stands for it. What the child's own children inherit after its exec is not seen. So it
+ * is with a child of _Fork or clone (wrap_clone.c). One made past all wrappers has a copy of our
+ * memory: it can ask only through a holders that was there before it.
  *
- * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
- * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
- * the background thread do the work.
+ * A child of vfork runs in the parent's memory, with the parent's thread-local storage and
+ * errno, but with an fd table of its own, in which our fds may be closed by now: it takes no
+ * lock and lets the background thread do the work.
  */
 #include "process/fork.h"
 
@@ -112,7 +113,8 @@ void fork_check_requests(void)
 		struct stream *s = stream_at(i);
 		struct holders *c = atomic_load(&s->others.holders);
 
-		if (!c || !atomic_load(&c->want_fallback) || atomic_load(&c->on_tcp) || atomic_load(&s->fork_cut))
+		if (!c || !atomic_load(&c->want_fallback) || atomic_load(&c->on_tcp) ||
+		    atomic_load(&s->fork_cut))
 			continue;
 		fork_ask_fallback(s);
 		if (on_tcp_now(s))
@@ -124,7 +126,8 @@ void fork_check_requests(void)
 
 #define LOOK_US 100000
 
-/* A child may spoil what it shares with another that asks, so we look by ourselves while there is one. */
+/* A child may spoil what it shares with another that asks, so we look by ourselves while there
+ * is one. */
 uint64_t fork_due(void)
 {
 	return atomic_load(&asked) >= 0 && fork_watches() ? looked_us + LOOK_US : UINT64_MAX;
@@ -155,7 +158,8 @@ bool fork_keeps_fd(int fd)
 	return fd >= 0 && b && fd == b->fd && fork_is_bell(fd);
 }
 
-#define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
+/* the background thread cannot be woken: perhaps it comes by */
+#define DEAF_PATIENCE_US 1000000
 
 /* ---- held by a child: that runs no handlers ---- */
 
@@ -255,7 +259,8 @@ int fork_wait_fallback(struct stream *s, uint64_t end)
 	return stream_await_fallback(s, end, on_tcp_now, fork_ask_fallback);
 }
 
-/* False: there are too many, or this thread has interrupted a call of its own that has let a child hold it. */
+/* False: there are too many, or this thread has interrupted a call of its own that has let a
+ * child hold it. */
 static bool enters(struct holders *c, int token)
 {
 	if (holders_has(c, token))
@@ -304,7 +309,8 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!c || !holders_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		end = atomic_load(&s->fallback.late) ? 0 : stream_fallback_by(s, PATIENCE_START, since);
+		end = atomic_load(&s->fallback.late) ? 0
+						     : stream_fallback_by(s, PATIENCE_START, since);
 		late = fork_wait_fallback(s, end);
 		atomic_store(&s->fallback.late, late);
 		if (late && end)
@@ -330,7 +336,8 @@ void fork_after_spawn(int pid)
 			atomic_store(&c->crowded, 1);
 		holders_swap(c, token, pid > 0 ? pid : 0);
 		child_watch(pid);
-		fork_less_shared(s);		/* or, if there is a child, so that its end is watched */
+		fork_less_shared(s);		/* or, if there is a child, so that its end is
+						 * watched */
 	}
 }
 
@@ -341,8 +348,9 @@ static _Atomic bool handlers_on;
  * asked about has our locks as other threads held them: it forks without us. */
 static __thread bool prepared __attribute__((tls_model("initial-exec")));
 
-/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may be
- * in a program's own stream (fopencookie()), which calls us: so it is taken before ours. It counts. */
+/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may
+ * be in a program's own stream (fopencookie()), which calls us: so it is taken before ours. It
+ * counts. */
 extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
@@ -425,7 +433,8 @@ void fork_failed(void)
 
 static void child_stream(struct stream *s)
 {
-	bool cut = atomic_load(&s->link) && !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
+	bool cut = atomic_load(&s->link) &&
+		   !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
 	struct holders *c = atomic_load(&s->others.holders);
 	int fd = atomic_load(&s->fd);
 
@@ -474,15 +483,16 @@ static void child_stream(struct stream *s)
 
 static void child_closes(struct stream *s, int fd) { stream_close(s, fd); }
 
-/* `bell` is what our parent's children ring. What the parent has asked nobody for yet, an ancestor of
- * his may have on a path. */
+/* `bell` is what our parent's children ring. What the parent has asked nobody for yet, an
+ * ancestor of his may have on a path. */
 static void ancestors_after_fork(int bell)
 {
 	bool asks = false;
 	int keep;
 
 	for (uint32_t i = 0; i < streams_top() && !asks; i++)
-		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE && atomic_load(&stream_at(i)->fork_cut);
+		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE &&
+		       atomic_load(&stream_at(i)->fork_cut);
 	if (bell < 0)
 		return;
 	keep = asks ? FORK_ANCESTORS - 1 : 0;
@@ -491,13 +501,15 @@ static void ancestors_after_fork(int bell)
 			fd_internal_close(fork_parent_bells[i]);
 		fork_parent_bells[i] = -1;
 	}
-	memmove(fork_parent_bells + 1, fork_parent_bells, sizeof(*fork_parent_bells) * (FORK_ANCESTORS - 1));
+	memmove(fork_parent_bells + 1, fork_parent_bells,
+		sizeof(*fork_parent_bells) * (FORK_ANCESTORS - 1));
 	fork_parent_bells[0] = bell;
 }
 
-/* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
- * and are none here; a number may also have been closed by a call that we don't see. What is closed because of the memory must therefore not
- * be a new descriptor of ours: none is made, and kept, before all that is done. */
+/* The kernel copies the table of descriptors before the memory, so numbers that the background
+ * thread got in between are in our memory and are none here; a number may also have been closed
+ * by a call that we don't see. What is closed because of the memory must therefore not be a new
+ * descriptor of ours: none is made, and kept, before all that is done. */
 void shim_fork_child(void)
 {
 	uint32_t n = streams_top();
@@ -512,7 +524,8 @@ void shim_fork_child(void)
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();
 	ancestors_after_fork(atomic_exchange(&asked, -1));
-	if (n || stat_opened())		/* the file comes before the first stream, which may not have come */
+	if (n || stat_opened())		/* the file comes before the first stream, which may not
+					 * have come */
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
 	memory_marked_anew();
@@ -621,10 +634,12 @@ void shim_before_pass(const struct msghdr *msg)
 	if (!shim_on)
 		return;
 	for (int waits = 0; waits < 2; waits++)
-		for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+		     c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
 			size_t n;
 
-			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+			    c->cmsg_len < CMSG_LEN(0))
 				continue;
 			n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 			for (size_t i = 0; i < n; i++) {

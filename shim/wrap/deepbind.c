@@ -1,9 +1,10 @@
 /*
- * deepbind.c - dlopen() with RTLD_DEEPBIND, and dlmopen(): what comes by them finds libc's own functions before ours, or has a libc of its own, and moves bytes past us
- * (dlopen(3); PHP opens its extensions so). From then on the process stays on TCP.
+ * deepbind.c - dlopen() with RTLD_DEEPBIND, and dlmopen(): what comes by them finds libc's own
+ * functions before ours, or has a libc of its own, and moves bytes past us (dlopen(3); PHP opens
+ * its extensions so). From then on the process stays on TCP.
  *
- * Both are entered by a few instructions that jump on to the real one, which looks at who has called it: for its run path, and for its name space.
- * No lock; the loader's may be held.
+ * Both are entered by a few instructions that jump on to the real one, which looks at who has
+ * called it: for its run path, and for its name space. No lock; the loader's may be held.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -51,7 +52,8 @@ __attribute__((visibility("hidden"), used)) void *deepbind_dlopen(const char *fi
 	return real(&f, "dlopen");
 }
 
-__attribute__((visibility("hidden"), used)) void *deepbind_dlmopen(Lmid_t space, const char *file, int mode)
+__attribute__((visibility("hidden"), used)) void *deepbind_dlmopen(Lmid_t space, const char *file,
+								   int mode)
 {
 	static _Atomic(void *) f;
 

@@ -19,10 +19,12 @@
 #include "poll/ready.h"
 #include "process/fork.h"
 
-#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
+/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
+#define CMSG_COMPAT ((int)0x80000000)
 
 /* The wrappers themselves. */
-#define WRAP_EXPORT(ret, name, params) ret wrap_##name params __asm__(#name) __attribute__((visibility("default")));
+#define WRAP_EXPORT(ret, name, \
+	params) ret wrap_##name params __asm__(#name) __attribute__((visibility("default")));
 #define CALL(ret, name, params, args, where, doc) WRAP_EXPORT(ret, name, params)
 #define CALLV(name, params, args, where, doc) WRAP_EXPORT(void, name, params)
 #define VCALL(ret, name, params, last, args, where, doc) WRAP_EXPORT(ret, name, params)
@@ -34,16 +36,18 @@
 	extern __typeof__(wrap_##name) wrap_alias_##alias_ __asm__(#alias_) \
 		__attribute__((alias(#name), visibility("default")));
 
-/* Another thread's close() of the number, or dup2() onto it, is a moment from its end: the number names the old socket still, past
- * the library. True: it is over. wrap_fd.c */
+/* Another thread's close() of the number, or dup2() onto it, is a moment from its end: the
+ * number names the old socket still, past the library. True: it is over. wrap_fd.c */
 bool fdtab_closing_over(int fd);
 struct stream *live_stream_again(int fd);
 
-/* Nothing of ours, or on TCP for good: the kernel's, by the entry of the number alone. Calls nothing, so that a wrapper which asks this
- * first has no register to save before it goes on to libc: right after a system call each line of memory that it touches is cold. */
+/* Nothing of ours, or on TCP for good: the kernel's, by the entry of the number alone. Calls
+ * nothing, so that a wrapper which asks this first has no register to save before it goes on to
+ * libc: right after a system call each line of memory that it touches is cold. */
 static inline bool plainly_kernels(uintptr_t e)
 {
-	if ((e && (e & 7) != (FD_STREAM | FDTAB_STAYS)) || __builtin_expect(atomic_load_explicit(&loop_left, memory_order_relaxed), 0))
+	if ((e && (e & 7) != (FD_STREAM | FDTAB_STAYS)) ||
+	    __builtin_expect(atomic_load_explicit(&loop_left, memory_order_relaxed), 0))
 		return false;
 	fdtab_kernel_call();
 	return true;
@@ -66,7 +70,8 @@ static inline struct stream *live_stream_of(int fd, uintptr_t e)
 
 static inline struct stream *live_stream(int fd) { return live_stream_of(fd, fdtab_get(fd)); }
 
-/* And which life of the struct it is: for calls that look at the stream again after one of the kernel's. */
+/* And which life of the struct it is: for calls that look at the stream again after one of the
+ * kernel's. */
 static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 {
 	struct stream *s;
@@ -78,12 +83,14 @@ static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 	return s;
 }
 
-/* A message that may have descriptors: streams among them go to TCP, as somebody else gets them. wrap_send.c */
+/* A message that may have descriptors: streams among them go to TCP, as somebody else gets them.
+ * wrap_send.c */
 bool before_pass(int fd, const struct msghdr *msg);	/* true: the kernel will refuse it */
 void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
 /* Counts a call on a stream; and one that moves bytes, by s->moves.tx or s->moves.rx. */
-#define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
+#define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), \
+	memory_order_relaxed)[kind])
 static inline void count_call_on(enum call_id id, bool fast)
 {
 	stat_calls_attach();
@@ -103,7 +110,8 @@ static inline long outside(long r)
 	return -1;
 }
 
-/* recv() and send() of more are of so many: MAX_RW_COUNT in the kernel, whose read() and write() say EINVAL. */
+/* recv() and send() of more are of so many: MAX_RW_COUNT in the kernel, whose read() and write()
+ * say EINVAL. */
 static inline size_t most_of(size_t n) { return n > 0x7ffff000 ? 0x7ffff000 : n; }
 
 /* Before a call that may yet fail; stream_fallback_over() follows. False: as fell_back(), and errno
@@ -124,20 +132,23 @@ static inline bool fallback_to_read(struct stream *s, enum reason r)
 	return !ret;
 }
 
-/* The same before one that moves bytes, and need not block: as it would for want of room, or of bytes. */
+/* The same before one that moves bytes, and need not block: as it would for want of room, or of
+ * bytes. */
 static inline bool fallback_to_move(struct stream *s, enum reason r, bool reads, bool nonblock)
 {
 	int e = errno, ret = 0;
 
 	nonblock |= s && atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 	if (s)
-		ret = reads ? stream_fallback_to_read(s, r, nonblock) : stream_fallback_while(s, r, nonblock);
+		ret = reads ? stream_fallback_to_read(s, r, nonblock)
+			    : stream_fallback_while(s, r, nonblock);
 	errno = ret ? -ret : e;
 	return !ret;
 }
 
-/* After a plain kernel call on a stream (stream_plain_tx/rx said yes). They leave errno alone: to save it here would be
- * two calls by way of the PLT, which cost 10 ns each right after a system call. */
+/* After a plain kernel call on a stream (stream_plain_tx/rx said yes). They leave errno alone:
+ * to save it here would be two calls by way of the PLT, which cost 10 ns each right after a
+ * system call. */
 static inline ssize_t left_tx(struct stream *s, ssize_t n)
 {
 	fdtab_kernel_call();
@@ -171,8 +182,8 @@ static inline size_t iov_bytes(const struct iovec *iov, size_t n)
 	return sum;
 }
 
-/* A new fd number came from the kernel: whatever the table says about it is stale (a raw system call,
- * or libc from inside, has closed the old one). wrap_fd.c */
+/* A new fd number came from the kernel: whatever the table says about it is stale (a raw system
+ * call, or libc from inside, has closed the old one). wrap_fd.c */
 void fd_fresh(int fd);
 
 /* seccomp() by syscall(2), which is how it is called: -1 and errno. wrap_seccomp.c */

@@ -4,8 +4,8 @@
  *
  * Such a child has a copy of our memory as other threads left it, runs no handler, and may be in
  * a PID namespace of its own, perhaps with our own pid in there. So it gets nothing of ours: its
- * streams are held by it, all of them, as to one of posix_spawn(), and in it the library is off. And
- * while it is made our threads stand still, outside of libc (own_thread.h).
+ * streams are held by it, all of them, as to one of posix_spawn(), and in it the library is off.
+ * And while it is made our threads stand still, outside of libc (own_thread.h).
  *
  * With CLONE_VM it has no memory of its own: then it is as one of vfork(), for which wrappers
  * compare getpid().

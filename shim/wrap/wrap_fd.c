@@ -1,11 +1,13 @@
 /*
- * wrap_fd.c - wrappers of the calls that close, copy and configure fd numbers, or hand one to stdio or aio.
+ * wrap_fd.c - wrappers of the calls that close, copy and configure fd numbers, or hand one to
+ * stdio or aio.
  *
- * The library's own fds look closed: close() and dup() of one is EBADF, and whoever wants its number
- * (dup2) gets it after ours has moved. In a child of vfork or clone only the kernel's fd table
- * is its own, so there nothing but the real call is made; but a stream that it copies falls back first, for
- * the new program that will read it, and the fd by which that is asked for stays open until exec.
- * What the library has under a low number for a moment nobody takes: fd_number_lock(), see fdtab.h. No other lock.
+ * The library's own fds look closed: close() and dup() of one is EBADF, and whoever wants its
+ * number (dup2) gets it after ours has moved. In a child of vfork or clone only the kernel's fd
+ * table is its own, so there nothing but the real call is made; but a stream that it copies
+ * falls back first, for the new program that will read it, and the fd by which that is asked for
+ * stays open until exec. What the library has under a low number for a moment nobody takes:
+ * fd_number_lock(), see fdtab.h. No other lock.
  */
 #include "wrap/wrap.h"
 #include "base/loop.h"
@@ -47,7 +49,8 @@ void fd_fresh(int fd)
 	}
 }
 
-/* Is what has the number of the kind that has one for long while it is closed: a socket of TCP, or, as an epoll instance, without a type? */
+/* Is what has the number of the kind that has one for long while it is closed: a socket of TCP,
+ * or, as an epoll instance, without a type? */
 static bool may_be_closing(int fd)
 {
 	struct stat st;
@@ -58,13 +61,16 @@ static bool may_be_closing(int fd)
 #define CLOSING_NS 100000000
 #define FREED_NS   1000000
 
-/* The number that this thread is closing. A handler that comes within that waits in vain for it, but may have got it for another file: the
- * kernel has freed it. Stale after one that jumped out: then a close() of it elsewhere counts as done a little early. */
+/* The number that this thread is closing. A handler that comes within that waits in vain for it,
+ * but may have got it for another file: the kernel has freed it. Stale after one that jumped
+ * out: then a close() of it elsewhere counts as done a little early. */
 static __thread int closing_here __attribute__((tls_model("initial-exec"))) = -1;
 
-/* What the library knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
- * a number before it closes the file behind it, which may take as long as SO_LINGER says; by then the number may be another file's.
- * (One that is accepted, or a copy made by us, has an entry of its own.) Otherwise the close counts as done: EBADF, as for a number of ours. */
+/* What the library knows of fd. Another thread's close() of it is over in a moment, and the
+ * number perhaps somebody else's. The kernel frees a number before it closes the file behind it,
+ * which may take as long as SO_LINGER says; by then the number may be another file's. (One that
+ * is accepted, or a copy made by us, has an entry of its own.) Otherwise the close counts as
+ * done: EBADF, as for a number of ours. */
 static uintptr_t entry_of(int fd)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
@@ -80,7 +86,8 @@ static uintptr_t entry_of(int fd)
 		else if (fd == closing_here || now >= end)
 			break;
 		else if (fdtab_get(fd) == e)
-			/* In naps: that the number was freed before, and is another file's, nobody tells. */
+			/* In naps: that the number was freed before, and is another file's,
+			 * nobody tells. */
 			event_wait(&fdtab_closes, seen,
 				   now + FREED_NS < end ? now + FREED_NS : end);
 		e = fdtab_get(fd);
@@ -91,8 +98,9 @@ static uintptr_t entry_of(int fd)
 bool fdtab_closing_over(int fd) { return entry_of(fd) != FDTAB_CLOSING; }
 struct stream *live_stream_again(int fd) { return live_stream(fd); }
 
-/* A thread of ours may have a number of its own for a moment: a program that closes numbers which it does not have must not close
- * that. The lock is only waited for: the program's own may take long to close. True: look again. */
+/* A thread of ours may have a number of its own for a moment: a program that closes numbers
+ * which it does not have must not close that. The lock is only waited for: the program's own may
+ * take long to close. True: look again. */
 static bool others_settled(void)
 {
 	if (!fd_number_held() || foreign_image())
@@ -114,7 +122,8 @@ static int close_one(int fd, uintptr_t e)
 	if (!e)
 		return REAL(close)(fd);
 	if (foreign_image())
-		return fdtab_kind(e) == FD_INTERNAL && fork_keeps_fd(fd) ? (int)outside(-EBADF) : REAL(close)(fd);
+		return fdtab_kind(e) == FD_INTERNAL && fork_keeps_fd(fd) ? (int)outside(-EBADF)
+									 : REAL(close)(fd);
 	switch (fdtab_kind(e)) {
 	case FD_INTERNAL:
 		return (int)outside(-EBADF);
@@ -175,7 +184,8 @@ static void close_each(unsigned int first, unsigned int last)
 			close_one((int)first, entry_of((int)first));
 }
 
-/* Ours stay, what the library knows is closed as by close(), the stretches between by the kernel: while it does that, none is made. */
+/* Ours stay, what the library knows is closed as by close(), the stretches between by the
+ * kernel: while it does that, none is made. */
 static void close_chunks(unsigned int first, unsigned int last, bool have_call)
 {
 	unsigned int from = first, top, fd;
@@ -226,11 +236,12 @@ int wrap_close_range(unsigned int first, unsigned int last, int flags)
 
 	if (!shim_on || first > last || (flags & ~CLOSE_RANGE_UNSHARE))
 		return REAL(close_range)(first, last, flags);
-	/* With none but our own thread to part from: it must see the same descriptors as the program. */
+	/* With none but our own thread to part from: it must see the same descriptors as the
+	 * program. */
 	if (!foreign_image() && loop_only_other_thread())
 		flags = 0;
-	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps the fds
-	 * that we now forget; they stay on TCP there. */
+	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps
+	 * the fds that we now forget; they stay on TCP there. */
 	if (REAL(close_range)(UINT_MAX, UINT_MAX, flags) != 0)
 		return -1;
 	if (foreign_image())
@@ -279,8 +290,8 @@ static struct known known(int fd)
 	return k;
 }
 
-/* The kernel has made `to` another number for `fd`. If that was closed meanwhile nobody can say what `to` is a copy of: then the close
- * came first. `to`, or -1 and EBADF. */
+/* The kernel has made `to` another number for `fd`. If that was closed meanwhile nobody can say
+ * what `to` is a copy of: then the close came first. `to`, or -1 and EBADF. */
 static int copied(enum call_id id, const struct known *k, int fd, int to)
 {
 	int err = errno;
@@ -329,8 +340,9 @@ int wrap_dup(int fd)
 	return copied(ID_dup, &k, fd, r);
 }
 
-/* Makes the number `to` free of anything that the library knows. Of a stream or an epoll instance: until the kernel has put another file
- * there it is marked as being closed, and fdtab_closed() must follow. 0 or -errno. */
+/* Makes the number `to` free of anything that the library knows. Of a stream or an epoll
+ * instance: until the kernel has put another file there it is marked as being closed, and
+ * fdtab_closed() must follow. 0 or -errno. */
 static int vacate(int to)
 {
 	uintptr_t t = entry_of(to);
@@ -351,12 +363,14 @@ static int vacate(int to)
 	}
 }
 
-/* The kernel's dup2() leaves such a number as it is, though it be open (ksys_dup3() in fs/file.c). */
+/* The kernel's dup2() leaves such a number as it is, though it be open (ksys_dup3() in
+ * fs/file.c). */
 static bool beyond_limit(int to)
 {
 	struct rlimit lim;
 
-	return entry_of(to) && sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) == 0 && (rlim_t)to >= lim.rlim_cur;
+	return entry_of(to) && sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) == 0 &&
+	       (rlim_t)to >= lim.rlim_cur;
 }
 
 /* What must be done before the kernel's dup2. 0 or -errno. */
@@ -392,8 +406,8 @@ static bool take_number(int to)
 	return n == to;
 }
 
-/* A free number may be one that a thread of ours is about to get, or has: not while we hold the lock. A number that is open then is the
- * program's, and its close may take long. */
+/* A free number may be one that a thread of ours is about to get, or has: not while we hold the
+ * lock. A number that is open then is the program's, and its close may take long. */
 static int real_dup_onto(int fd, int to, int flags, bool three)
 {
 	bool lock = shim_on && fd != to && to >= 0 && !foreign_image(), taken = false;
@@ -423,8 +437,9 @@ static int real_dup_onto(int fd, int to, int flags, bool three)
 	return r;
 }
 
-/* A number of the stream that no other thread closes, beyond `to`, and where ours are: a dup2() that finds its source closed leaves its
- * target open. `fd` where none is to be had; -1: it was closed. */
+/* A number of the stream that no other thread closes, beyond `to`, and where ours are: a dup2()
+ * that finds its source closed leaves its target open. `fd` where none is to be had; -1: it was
+ * closed. */
 static int held(const struct known *k, int fd, int to)
 {
 	int high = fd_high(), n;
@@ -433,7 +448,8 @@ static int held(const struct known *k, int fd, int to)
 	if (!fd_may_make())
 		return fd;
 	fd_number_lock();
-	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to < high ? high : to + 1) : -EBADF;
+	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to < high ? high : to + 1)
+			 : -EBADF;
 	if (n == -EMFILE)
 		n = (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1);
 	ok = n >= 0 && fd_number(n, fdtab_stream_of(k->e));
@@ -471,7 +487,8 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	} else {
 		r = (int)outside(r);
 	}
-	if ((r < 0 || !k.e) && fdtab_get(to) == FDTAB_CLOSING)	/* a stream's copy has its own entry by now */
+	/* a stream's copy has its own entry by now */
+	if ((r < 0 || !k.e) && fdtab_get(to) == FDTAB_CLOSING)
 		fdtab_closed(to);
 	if (from != fd && from >= 0) {
 		err = errno;
@@ -546,7 +563,8 @@ int wrap_fcntl(int fd, int cmd, ...)
 	if (cmd == F_SETFL)
 		return fcntl_setfl(fd, arg);
 	r = REAL(fcntl)(fd, cmd, arg);
-	/* Is it open? What a thread of ours has there for a moment, always with this flag, the program has not. */
+	/* Is it open? What a thread of ours has there for a moment, always with this flag, the
+	 * program has not. */
 	if (cmd == F_GETFD && r == FD_CLOEXEC && shim_on && !fdtab_get(fd) && !foreign_image()) {
 		fd_number_lock();
 		e = sys(SYS_fcntl, fd, cmd, arg);	/* under the lock: not another library's */
@@ -574,7 +592,9 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIONREAD:
 	case SIOCOUTQ:
 	case SIOCOUTQNSD:
-		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, gen, fd, (unsigned int)req);
+		r = usermem_bad((void *)arg, sizeof(int), true)
+			    ? -EFAULT
+			    : stream_ioctl_count(s, gen, fd, (unsigned int)req);
 		if (r >= 0) {
 			*(int *)arg = r;
 			return 0;
@@ -625,8 +645,9 @@ FILE *wrap_fdopen(int fd, const char *mode)
 	return f;
 }
 
-/* libc is about to close the file's fd from inside, and to write before it what it has buffered: that must be out before we take the
- * number for closed, or the FIN of a stream whose peer was just about to cut it comes first. */
+/* libc is about to close the file's fd from inside, and to write before it what it has buffered:
+ * that must be out before we take the number for closed, or the FIN of a stream whose peer was
+ * just about to cut it comes first. */
 static void before_fclose(FILE *f)
 {
 	struct stream *s;

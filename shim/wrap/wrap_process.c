@@ -1,9 +1,10 @@
 /*
  * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon and syscall(2).
  *
- * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a child of
- * vfork or clone our state belongs to the parent: before exec it is asked to make fall back what survives, no
- * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
+ * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a
+ * child of vfork or clone our state belongs to the parent: before exec it is asked to make fall
+ * back what survives, no more. Spawned children run libc's internal code, so all is done in the
+ * parent, before. Holds no lock.
  */
 #include "wrap/wrap.h"
 #include "base/loop.h"
@@ -57,7 +58,8 @@ static bool before_exec(void)
 		shim_before_exec();
 	}
 	else
-		fork_hold_survivors();	/* also if exec fails: this child holds them as long as it lives */
+		fork_hold_survivors();	/* also if exec fails: this child holds them as long as
+					 * it lives */
 	errno = e;
 	return ours;
 }
@@ -183,8 +185,8 @@ pid_t wrap___fork(void)
 
 /* ---- posix_spawn: the child's dup2 is made inside libc ---- */
 
-/* Streams that file actions name as the source of a dup2. Entries go with their file actions, so there
- * are few; if they are not destroyed and the table fills, every stream counts as named. */
+/* Streams that file actions name as the source of a dup2. Entries go with their file actions, so
+ * there are few; if they are not destroyed and the table fills, every stream counts as named. */
 #define NAMED 256
 static struct named {
 	_Atomic uintptr_t fa;		/* 0 free, 1 being filled */
@@ -270,8 +272,8 @@ static void after_child(bool begun, int pid)
 	errno = e;
 }
 
-int wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-		     char *const argv[], char *const envp[])
+int wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
+		     const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
 	bool begun = before_child(fa);
 	pid_t child = 0;
@@ -283,8 +285,8 @@ int wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_action
 	return r;
 }
 
-int wrap_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-		      char *const argv[], char *const envp[])
+int wrap_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa,
+		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
 	bool begun = before_child(fa);
 	pid_t child = 0;
@@ -305,16 +307,16 @@ static int after_pidfd(bool begun, int r, const int *pidfd)
 	return r;
 }
 
-int wrap_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-		     char *const argv[], char *const envp[])
+int wrap_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *fa,
+		     const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
 	bool begun = before_child(fa);
 
 	return after_pidfd(begun, REAL(pidfd_spawn)(pidfd, path, fa, attr, argv, envp), pidfd);
 }
 
-int wrap_pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-		      char *const argv[], char *const envp[])
+int wrap_pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *fa,
+		      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
 	bool begun = before_child(fa);
 
@@ -331,7 +333,8 @@ int wrap_system(const char *cmd)
 	return r;
 }
 
-/* libc keeps the child's pid behind its FILE and a pointer. Believed only if it is a child of ours. */
+/* libc keeps the child's pid behind its FILE and a pointer. Believed only if it is a child of
+ * ours. */
 static int popen_pid(FILE *f)
 {
 	siginfo_t si;
@@ -373,14 +376,16 @@ int wrap_daemon(int nochdir, int noclose)
 		stream_forget_fd(s, fd);
 	}
 	if (shim_on && !foreign_image())
-		exit_fallback_all();	/* its parent ends without a word to us, and the path with it */
+		exit_fallback_all();	/* its parent ends without a word to us, and the path
+					 * with it */
 	errno = e;
 	return REAL(daemon)(nochdir, noclose);
 }
 
 /* ---- syscall ---- */
 
-/* The kernel's signal set is shorter than libc's. One that cannot be read the wrapper leaves to the kernel. */
+/* The kernel's signal set is shorter than libc's. One that cannot be read the wrapper leaves to
+ * the kernel. */
 static const sigset_t *wide_mask(long mask, sigset_t *buf)
 {
 	if (!mask || usermem_bad((const void *)mask, 8, false))
@@ -393,7 +398,8 @@ static const sigset_t *wide_mask(long mask, sigset_t *buf)
 /* A set of signals of another size than the kernel's is refused. */
 static bool mask_refused(long mask, long size) { return mask && size != 8; }
 
-/* Raw calls on an fd that the library knows: as if made by name. False: it is not one of these, or the kernel refuses it. */
+/* Raw calls on an fd that the library knows: as if made by name. False: it is not one of these,
+ * or the kernel refuses it. */
 static bool raw_on_known(long n, const long *va, long *ret)
 {
 	sigset_t wide;
@@ -411,33 +417,50 @@ static bool raw_on_known(long n, const long *va, long *ret)
 	case SYS_sendmsg: *ret = wrap_sendmsg(fd, (void *)va[1], (int)va[2]); return true;
 	case SYS_recvmsg: *ret = wrap_recvmsg(fd, (void *)va[1], (int)va[2]); return true;
 	case SYS_sendto:
-		*ret = wrap_sendto(fd, (void *)va[1], (size_t)va[2], (int)va[3], (void *)va[4], (socklen_t)va[5]);
+		*ret = wrap_sendto(fd, (void *)va[1], (size_t)va[2], (int)va[3], (void *)va[4],
+				   (socklen_t)va[5]);
 		return true;
 	case SYS_recvfrom:
-		*ret = wrap_recvfrom(fd, (void *)va[1], (size_t)va[2], (int)va[3], (void *)va[4], (void *)va[5]);
+		*ret = wrap_recvfrom(fd, (void *)va[1], (size_t)va[2], (int)va[3], (void *)va[4],
+				     (void *)va[5]);
 		return true;
-	case SYS_sendmmsg: *ret = wrap_sendmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3]); return true;
-	case SYS_recvmmsg: *ret = wrap_recvmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3], (void *)va[4]); return true;
+	case SYS_sendmmsg:
+		*ret = wrap_sendmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3]);
+		return true;
+	case SYS_recvmmsg:
+		*ret = wrap_recvmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3],
+				     (void *)va[4]);
+		return true;
 	/* the offset is in two halves, of which the upper one is nothing here */
-	case SYS_preadv2: *ret = wrap_preadv2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]); return true;
-	case SYS_pwritev2: *ret = wrap_pwritev2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]); return true;
+	case SYS_preadv2:
+		*ret = wrap_preadv2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]);
+		return true;
+	case SYS_pwritev2:
+		*ret = wrap_pwritev2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]);
+		return true;
 	case SYS_fcntl: *ret = wrap_fcntl(fd, (int)va[1], va[2]); return true;
 	case SYS_ioctl: *ret = wrap_ioctl(fd, (unsigned long)va[1], va[2]); return true;
 	case SYS_connect: *ret = wrap_connect(fd, (void *)va[1], (socklen_t)va[2]); return true;
 	case SYS_setsockopt:
 		*ret = wrap_setsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (socklen_t)va[4]);
 		return true;
-	case SYS_getsockopt: *ret = wrap_getsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (void *)va[4]); return true;
+	case SYS_getsockopt:
+		*ret = wrap_getsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (void *)va[4]);
+		return true;
 	case SYS_shutdown: *ret = wrap_shutdown(fd, (int)va[1]); return true;
 	case SYS_listen: *ret = wrap_listen(fd, (int)va[1]); return true;
 #ifdef SYS_epoll_wait
-	case SYS_epoll_wait: *ret = wrap_epoll_wait(fd, (void *)va[1], (int)va[2], (int)va[3]); return true;
+	case SYS_epoll_wait:
+		*ret = wrap_epoll_wait(fd, (void *)va[1], (int)va[2], (int)va[3]);
+		return true;
 #endif
 	case SYS_epoll_pwait:
-		*ret = wrap_epoll_pwait(fd, (void *)va[1], (int)va[2], (int)va[3], wide_mask(va[4], &wide));
+		*ret = wrap_epoll_pwait(fd, (void *)va[1], (int)va[2], (int)va[3],
+					wide_mask(va[4], &wide));
 		return true;
 	case SYS_epoll_pwait2:
-		*ret = wrap_epoll_pwait2(fd, (void *)va[1], (int)va[2], (void *)va[3], wide_mask(va[4], &wide));
+		*ret = wrap_epoll_pwait2(fd, (void *)va[1], (int)va[2], (void *)va[3],
+					 wide_mask(va[4], &wide));
 		return true;
 	default:
 		return false;
@@ -463,7 +486,8 @@ static long raw_select(const long *va)
 }
 #endif
 
-/* What the kernel writes back of the time of other waits, and libc does not: until when, of a time that is one. 0: nothing is written. */
+/* What the kernel writes back of the time of other waits, and libc does not: until when, of a
+ * time that is one. 0: nothing is written. */
 static uint64_t raw_end(const struct timespec *t)
 {
 	if (!t || usermem_bad(t, sizeof(*t), true) || t->tv_sec < 0 || t->tv_sec > 4000000000 ||
@@ -484,7 +508,8 @@ static long raw_ppoll(const long *va)
 {
 	uint64_t end = raw_end((void *)va[2]);
 	sigset_t wide;
-	long r = wrap_ppoll((void *)va[0], (unsigned int)va[1], (void *)va[2], wide_mask(va[3], &wide));
+	long r = wrap_ppoll((void *)va[0], (unsigned int)va[1], (void *)va[2],
+			    wide_mask(va[3], &wide));
 
 	raw_left(end, (void *)va[2]);
 	return r;
@@ -508,7 +533,8 @@ static long raw_pselect(const long *va, long mask)
 {
 	uint64_t end = raw_end((void *)va[4]);
 	sigset_t wide;
-	long r = wrap_pselect((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4], wide_mask(mask, &wide));
+	long r = wrap_pselect((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3],
+			      (void *)va[4], wide_mask(mask, &wide));
 
 	raw_left(end, (void *)va[4]);
 	return r;
@@ -520,12 +546,17 @@ static bool raw_seen(long n, const long *va, long *ret)
 	long mask;
 
 	switch (n) {
-	case SYS_sendfile: *ret = wrap_sendfile((int)va[0], (int)va[1], (void *)va[2], (size_t)va[3]); return true;
+	case SYS_sendfile:
+		*ret = wrap_sendfile((int)va[0], (int)va[1], (void *)va[2], (size_t)va[3]);
+		return true;
 	case SYS_splice:
-		*ret = wrap_splice((int)va[0], (void *)va[1], (int)va[2], (void *)va[3], (size_t)va[4], (unsigned int)va[5]);
+		*ret = wrap_splice((int)va[0], (void *)va[1], (int)va[2], (void *)va[3],
+				   (size_t)va[4], (unsigned int)va[5]);
 		return true;
 #ifdef SYS_poll
-	case SYS_poll: *ret = wrap_poll((void *)va[0], (unsigned int)va[1], (int)va[2]); return true;
+	case SYS_poll:
+		*ret = wrap_poll((void *)va[0], (unsigned int)va[1], (int)va[2]);
+		return true;
 #endif
 #ifdef SYS_select
 	case SYS_select:
@@ -548,7 +579,9 @@ static bool raw_seen(long n, const long *va, long *ret)
 	case SYS_epoll_create: *ret = wrap_epoll_create((int)va[0]); return true;
 #endif
 	case SYS_epoll_create1: *ret = wrap_epoll_create1((int)va[0]); return true;
-	case SYS_epoll_ctl: *ret = wrap_epoll_ctl((int)va[0], (int)va[1], (int)va[2], (void *)va[3]); return true;
+	case SYS_epoll_ctl:
+		*ret = wrap_epoll_ctl((int)va[0], (int)va[1], (int)va[2], (void *)va[3]);
+		return true;
 	case SYS_close_range:
 		*ret = wrap_close_range((unsigned int)va[0], (unsigned int)va[1], (int)va[2]);
 		return true;
@@ -556,9 +589,12 @@ static bool raw_seen(long n, const long *va, long *ret)
 	case SYS_dup2: *ret = wrap_dup2((int)va[0], (int)va[1]); return true;
 #endif
 	case SYS_dup3: *ret = wrap_dup3((int)va[0], (int)va[1], (int)va[2]); return true;
-	case SYS_execve: *ret = wrap_execve((void *)va[0], (void *)va[1], (void *)va[2]); return true;
+	case SYS_execve:
+		*ret = wrap_execve((void *)va[0], (void *)va[1], (void *)va[2]);
+		return true;
 	case SYS_execveat:
-		*ret = wrap_execveat((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (int)va[4]);
+		*ret = wrap_execveat((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3],
+				     (int)va[4]);
 		return true;
 #ifdef SYS_fork
 	case SYS_fork:
@@ -597,7 +633,8 @@ static bool raw_seen(long n, const long *va, long *ret)
 			return true;
 		if (!foreign_image())
 			uring_register((unsigned)va[1]);
-		/* buffers, in its four forms: the kernel writes to their pages without looking at the page tables */
+		/* buffers, in its four forms: the kernel writes to their pages without looking
+		 * at the page tables */
 		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
 			cuda_off("io_uring may write into registered buffers unseen");
 		return true;
@@ -613,7 +650,8 @@ static bool raw_ours(long n, const long *va, long *ret)
 	bool done;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* a descriptor is the lower half of its register: of the upper the kernel takes no notice */
+	/* a descriptor is the lower half of its register: of the upper the kernel takes no
+	 * notice */
 	done = raw_seen(n, va, ret) || (fdtab_get((int)va[0]) && raw_on_known(n, va, ret));
 	pthread_setcancelstate(cancel, NULL);
 	return done;

@@ -1,8 +1,8 @@
 /*
  * wrap_recv.c - wrappers of the calls that receive. They funnel into stream_recv().
  *
- * What TCP tells besides the bytes is told here: no address (length 0), no ancillary data, no flags.
- * Holds no lock.
+ * What TCP tells besides the bytes is told here: no address (length 0), no ancillary data, no
+ * flags. Holds no lock.
  */
 #include "wrap/wrap.h"
 
@@ -30,9 +30,10 @@ static ssize_t await_byte(struct stream *s, int fd, int flags)
 	return stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 }
 
-/* A peek that is to wait until all of it is there, and has seen `got` bytes, fewer than wanted: that is the kernel's, on TCP. What
- * recvmsg() says instead, or -errno. */
-static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags, ssize_t got)
+/* A peek that is to wait until all of it is there, and has seen `got` bytes, fewer than wanted:
+ * that is the kernel's, on TCP. What recvmsg() says instead, or -errno. */
+static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const struct iovec *iov,
+						 size_t n, int flags, ssize_t got)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 	ssize_t r;
@@ -55,20 +56,22 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 		return r > 0 ? 0 : r;
 	}
 	r = stream_recv(s, fd, iov, (int)n, flags);
-	if (__builtin_expect((flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL), 0) && r > 0 && (size_t)r < want)
+	if (__builtin_expect((flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL), 0) &&
+	    r > 0 && (size_t)r < want)
 		return peek_on(s, fd, iov, n, flags, r);
 	return r;
 }
 
-static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n,
+						  int flags)
 {
 	struct iovec iov = { buf, n };
 
 	return outside(fast(s, fd, &iov, 1, flags));
 }
 
-/* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
- * and holds no bytes of the stream. */
+/* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never
+ * waits and holds no bytes of the stream. */
 static __attribute__((noinline)) void urgent(struct stream *s, int fd)
 {
 	char c;
@@ -78,7 +81,8 @@ static __attribute__((noinline)) void urgent(struct stream *s, int fd)
 	if (sys(SYS_recvfrom, fd, &c, 1ul, MSG_OOB | MSG_PEEK | MSG_DONTWAIT, NULL, NULL) ==
 	    -EINVAL)
 		return;
-	(void)fell_back(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+	(void)fell_back(s, REASON_URGENT);	/* if it fails the kernel has no urgent data:
+						 * EINVAL */
 }
 
 static bool kernels(struct stream *s, int fd, int flags)
@@ -96,7 +100,8 @@ static ssize_t left(struct stream *s, ssize_t n, int flags)
 	return n;
 }
 
-static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n, int flags, uintptr_t e)
+static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n, int flags,
+						     uintptr_t e)
 {
 	struct stream *s = live_stream_of(fd, e);
 
@@ -113,7 +118,8 @@ ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 {
 	uintptr_t e = fdtab_get(fd);
 
-	return plainly_kernels(e) ? REAL(recv)(fd, buf, n, flags) : recv_stream(fd, buf, n, flags, e);
+	return plainly_kernels(e) ? REAL(recv)(fd, buf, n, flags)
+				  : recv_stream(fd, buf, n, flags, e);
 }
 
 ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -146,10 +152,12 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 	return outside(r);
 }
 
-ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, struct sockaddr *addr, socklen_t *len)
+ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
+			    struct sockaddr *addr, socklen_t *len)
 {
 	if (n > size)
-		return REAL(__recvfrom_chk)(fd, buf, n, size, flags, addr, len);	/* does not return */
+		/* does not return */
+		return REAL(__recvfrom_chk)(fd, buf, n, size, flags, addr, len);
 	return wrap_recvfrom(fd, buf, n, flags, addr, len);
 }
 
@@ -174,7 +182,8 @@ static bool readable(struct stream *s, int fd)
 	return v.kern & EPOLLIN && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
 }
 
-/* The bytes that are left, as tcp_inq_hint() in net/ipv4/tcp.c counts them: never 0 where a read would give the end. */
+/* The bytes that are left, as tcp_inq_hint() in net/ipv4/tcp.c counts them: never 0 where a read
+ * would give the end. */
 static int left_to_read(struct stream *s, int fd)
 {
 	int n = stream_ioctl_count(s, atomic_load(&s->gen), fd, FIONREAD);
@@ -190,7 +199,8 @@ static void tell_inq(struct msghdr *msg, size_t room, int n)
 	struct cmsghdr h = { CMSG_LEN(sizeof(n)), IPPROTO_TCP, TCP_CM_INQ };
 	char whole[CMSG_LEN(sizeof(n))];
 
-	if (room < sizeof(h) || usermem_bad(msg->msg_control, room < sizeof(whole) ? room : sizeof(whole), true)) {
+	if (room < sizeof(h) ||
+	    usermem_bad(msg->msg_control, room < sizeof(whole) ? room : sizeof(whole), true)) {
 		msg->msg_flags |= MSG_CTRUNC;
 		return;
 	}
@@ -250,8 +260,10 @@ static ssize_t mmsg_bytes(const struct mmsghdr *vec, int n)
 	return sum;
 }
 
-/* The time is looked at between messages only. An error counts if nothing came; else the socket keeps it for the next call. */
-static int recvmmsg_fast(struct stream *s, uint32_t gen, int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+/* The time is looked at between messages only. An error counts if nothing came; else the socket
+ * keeps it for the next call. */
+static int recvmmsg_fast(struct stream *s, uint32_t gen, int fd, struct mmsghdr *vec,
+			 unsigned int n, int flags, struct timespec *timeout)
 {
 	uint64_t end = UINT64_MAX;
 	ssize_t r = -stream_take_error(s, gen);
@@ -261,7 +273,8 @@ static int recvmmsg_fast(struct stream *s, uint32_t gen, int fd, struct mmsghdr 
 	if (r)
 		return (int)outside(r);
 	if (timeout && timeout->tv_sec < 1000000000)
-		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
+		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
+		      (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
 		r = usermem_bad(&vec[i], sizeof(vec[i]), false) ?
 			    outside(-EFAULT) :

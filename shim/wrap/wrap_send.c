@@ -30,14 +30,16 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 }
 
 /* Not inlined, here and below: on the plain way there is nothing to save and to restore. */
-static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, const void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, const void *buf,
+						  size_t n, int flags)
 {
 	struct iovec iov = { (void *)buf, n };
 
 	return fast(s, fd, &iov, 1, flags);
 }
 
-/* Urgent data; and MSG_ZEROCOPY where SO_ZEROCOPY is on, which is answered in the kernel's error queue. */
+/* Urgent data; and MSG_ZEROCOPY where SO_ZEROCOPY is on, which is answered in the kernel's error
+ * queue. */
 #define KERNEL_FLAGS (MSG_OOB | MSG_ZEROCOPY)
 
 static enum reason for_kernel(int flags)
@@ -64,7 +66,8 @@ static ssize_t kernel_sent(struct stream *s, uint32_t gen, int flags, ssize_t r)
 	return r;
 }
 
-static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, size_t n, int flags, uintptr_t e)
+static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, size_t n, int flags,
+						     uintptr_t e)
 {
 	struct stream *s = live_stream_of(fd, e);
 	uint32_t gen;
@@ -85,7 +88,8 @@ ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 {
 	uintptr_t e = fdtab_get(fd);
 
-	return plainly_kernels(e) ? REAL(send)(fd, buf, n, flags) : send_stream(fd, buf, n, flags, e);
+	return plainly_kernels(e) ? REAL(send)(fd, buf, n, flags)
+				  : send_stream(fd, buf, n, flags, e);
 }
 
 /* With MSG_FASTOPEN a send may connect the socket; the kernel knows whether, for an earlier attempt
@@ -128,7 +132,8 @@ static int opened_twice(int fd, const struct sockaddr *addr, socklen_t len)
 }
 
 /* TCP ignores the address once connected, but the kernel looks at its length first. */
-ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t len)
+ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+		    socklen_t len)
 {
 	struct stream *s = live_stream(fd);
 	struct iovec iov = { (void *)buf, most_of(n) };
@@ -223,9 +228,13 @@ void before_pass_any(const struct msghdr *msg)
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return usermem_bad(msg, sizeof(*msg), false) || iov_refused(msg->msg_iov, msg->msg_iovlen) ||
-	       (msg->msg_name && ((int)msg->msg_namelen < 0 ||
-				  (msg->msg_namelen && usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128, false))));
+	return usermem_bad(msg, sizeof(*msg), false) ||
+	       iov_refused(msg->msg_iov, msg->msg_iovlen) ||
+	       (msg->msg_name &&
+		((int)msg->msg_namelen < 0 ||
+		 (msg->msg_namelen &&
+		  usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128,
+			      false))));
 }
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
@@ -321,7 +330,8 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 	return (int)i;
 }
 
-static __attribute__((noinline)) ssize_t write_stream(int fd, const void *buf, size_t n, uintptr_t e)
+static __attribute__((noinline)) ssize_t write_stream(int fd, const void *buf, size_t n,
+						      uintptr_t e)
 {
 	struct stream *s = live_stream_of(fd, e);
 
@@ -396,7 +406,8 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 	return outside(r);
 }
 
-ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned int flags)
+ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n,
+		    unsigned int flags)
 {
 	uint32_t from_gen, to_gen;
 	struct stream *from = live_stream_gen(in, &from_gen), *to = live_stream_gen(out, &to_gen);
@@ -404,14 +415,16 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 	int late = 0;
 
 	if (from || to)
-		count_call_on(ID_splice, (from && stream_on_link(from)) || (to && stream_on_link(to)));
+		count_call_on(ID_splice,
+			      (from && stream_on_link(from)) || (to && stream_on_link(to)));
 	if (fallback_to_move(from, REASON_SPLICE, true, false) &&
 	    fallback_to_move(to, REASON_SPLICE, false, false))
 		r = REAL(splice)(in, in_off, out, out_off, n, flags);
 	else
 		late = errno;
 	if (late)
-		errno = ETIMEDOUT;	/* EAGAIN would wait for them to get back to TCP once more */
+		errno = ETIMEDOUT;	/* EAGAIN would wait for them to get back to TCP once
+					 * more */
 	if (from)
 		stream_fallback_over(from, from_gen, r < 0, REASON_SPLICE);
 	if (to)

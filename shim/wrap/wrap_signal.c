@@ -1,6 +1,7 @@
 /*
- * wrap_signal.c - wrappers of the calls that install signal handlers. All are sigaction(2), as in libc, so
- * that signals.c sees every handler; signal() and siginterrupt() share a set of signals in libc too.
+ * wrap_signal.c - wrappers of the calls that install signal handlers. All are sigaction(2), as
+ * in libc, so that signals.c sees every handler; signal() and siginterrupt() share a set of
+ * signals in libc too.
  *
  * Holds no lock.
  */
@@ -84,7 +85,8 @@ __sighandler_t wrap_sigset(int sig, __sighandler_t handler)
 	act.sa_handler = handler;
 	if (wrap_sigaction(sig, handler == SIG_HOLD ? NULL : &act, &old))
 		return SIG_ERR;
-	sys(SYS_rt_sigprocmask, handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK, &one, &mask, sizeof mask);
+	sys(SYS_rt_sigprocmask, handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK, &one, &mask,
+	    sizeof mask);
 	return mask & one ? SIG_HOLD : old.sa_handler;
 }
 

@@ -26,7 +26,8 @@
 #define ALIAS_signal(alias, name)
 
 /* Enters a fresh TCP socket. NULL: the library will not know it, which is always safe. */
-static struct stream *enter(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
+static struct stream *enter(int fd, enum stream_role role, bool nonblock,
+			    const struct sockaddr *peer)
 {
 	struct stream *s = stream_new(fd, role, nonblock, peer);
 
@@ -51,7 +52,8 @@ int wrap_socket(int domain, int type, int protocol)
 		return fd;
 	fd_fresh(fd);
 	if ((domain == AF_INET || domain == AF_INET6) &&
-	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
+	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
+	    (protocol == 0 || protocol == IPPROTO_TCP))
 		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, NULL));
 	errno = e;
 	return fd;
@@ -82,11 +84,12 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	return r;
 }
 
-/* Listeners that bear our mark, by number, so that what they accept has it. An old number with a new listener on it may stand
- * here wrongly: its connections are searched for less long. */
+/* Listeners that bear our mark, by number, so that what they accept has it. An old number with a
+ * new listener on it may stand here wrongly: its connections are searched for less long. */
 #define NUMBERS 65536
 typedef _Atomic uint64_t number_set[NUMBERS / 64];
-static number_set marked, keeps_syn;	/* keeps_syn: the same with what connections between hosts are known by */
+static number_set marked, keeps_syn;	/* keeps_syn: the same with what connections between
+					 * hosts are known by */
 
 static void add(number_set set, int fd)
 {
@@ -96,7 +99,8 @@ static void add(number_set set, int fd)
 
 static bool has(number_set set, int fd)
 {
-	return (unsigned)fd < NUMBERS && atomic_load_explicit(&set[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
+	return (unsigned)fd < NUMBERS &&
+	       atomic_load_explicit(&set[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
 }
 
 static void forget_listener(int fd)
@@ -156,7 +160,8 @@ static bool address_refused(const struct sockaddr *addr, const socklen_t *len)
 	       (*len && usermem_bad(addr, *len < most ? *len : most, true));
 }
 
-/* The peer's address goes into `own` whenever the application's buffer might be too small to show it. */
+/* The peer's address goes into `own` whenever the application's buffer might be too small to
+ * show it. */
 static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, bool four)
 {
 	struct sockaddr_storage own;
@@ -220,7 +225,8 @@ int wrap_shutdown(int fd, int how)
 }
 
 /* Options that a stream may have on a fast path: the kernel acts on them on the home socket, or
- * stream_setsockopt() follows them, or they do not matter to bytes. Anything else makes it TCP-only. */
+ * stream_setsockopt() follows them, or they do not matter to bytes. Anything else makes it
+ * TCP-only. */
 static bool socket_option_ok(int name, const void *val, socklen_t len)
 {
 	switch (name) {
@@ -235,7 +241,11 @@ static bool socket_option_ok(int name, const void *val, socklen_t len)
 	case SO_DONTROUTE: case SO_BROADCAST: case SO_SNDBUF: case SO_RCVBUF: case SO_SNDBUFFORCE:
 	case SO_RCVBUFFORCE: case SO_KEEPALIVE: case SO_OOBINLINE: case SO_PRIORITY: case SO_LINGER:
 	case SO_RCVTIMEO_OLD: case SO_SNDTIMEO_OLD: case SO_RCVTIMEO_NEW: case SO_SNDTIMEO_NEW:
-	case SO_SNDLOWAT: case SO_BINDTODEVICE: case SO_MARK: case SO_BUSY_POLL: case SO_INCOMING_CPU:
+	case SO_SNDLOWAT:
+	case SO_BINDTODEVICE:
+	case SO_MARK:
+	case SO_BUSY_POLL:
+	case SO_INCOMING_CPU:
 	case SO_PREFER_BUSY_POLL: case SO_BUSY_POLL_BUDGET: case SO_ATTACH_REUSEPORT_CBPF:
 	case SO_ATTACH_REUSEPORT_EBPF: case SO_DETACH_FILTER: case SO_LOCK_FILTER: case SO_PASSCRED:
 	case SO_TXREHASH: case SO_BUF_LOCK: case SO_BINDTOIFINDEX:
@@ -250,7 +260,11 @@ static bool tcp_option_ok(int name)
 {
 	switch (name) {
 	case TCP_NODELAY: case TCP_MAXSEG: case TCP_CORK: case TCP_KEEPIDLE: case TCP_KEEPINTVL:
-	case TCP_KEEPCNT: case TCP_SYNCNT: case TCP_LINGER2: case TCP_DEFER_ACCEPT: case TCP_WINDOW_CLAMP:
+	case TCP_KEEPCNT:
+	case TCP_SYNCNT:
+	case TCP_LINGER2:
+	case TCP_DEFER_ACCEPT:
+	case TCP_WINDOW_CLAMP:
 	case TCP_QUICKACK: case TCP_CONGESTION: case TCP_THIN_LINEAR_TIMEOUTS: case TCP_THIN_DUPACK:
 	case TCP_USER_TIMEOUT: case TCP_FASTOPEN: case TCP_NOTSENT_LOWAT: case TCP_SAVE_SYN:
 	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE: case TCP_INQ:
@@ -277,8 +291,8 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
-/* A cut, and a rewind, set TCP_NODELAY for a moment, and a search the other (stream_hold.c), and put back what was there: nobody may look, or set it,
- * meanwhile. */
+/* A cut, and a rewind, set TCP_NODELAY for a moment, and a search the other (stream_hold.c), and
+ * put back what was there: nobody may look, or set it, meanwhile. */
 static bool delay_held(struct stream *s, int level, int name)
 {
 	if (level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) {
@@ -297,7 +311,8 @@ static bool delay_held(struct stream *s, int level, int name)
 static int kernels_option(struct stream *s, uint32_t gen, int fd, int level, int name,
 			  const void *val, socklen_t len)
 {
-	int r = fallback_while(s, REASON_SOCKOPT) ? REAL(setsockopt)(fd, level, name, val, len) : -1;
+	int r = fallback_while(s, REASON_SOCKOPT) ? REAL(setsockopt)(fd, level, name, val, len)
+						  : -1;
 
 	stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
 	if (r == 0)
@@ -348,8 +363,8 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 		stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
 		return r;
 	}
-	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) && (int)*len >= 0 &&
-	    !usermem_bad(val, sizeof(err), true)) {
+	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) &&
+	    (int)*len >= 0 && !usermem_bad(val, sizeof(err), true)) {
 		err = stream_take_error(s, gen);
 		if (err) {
 			n = *len < sizeof(err) ? *len : sizeof(err);

@@ -1,7 +1,8 @@
 /*
  * wrap_uring.c - see uring.h.
  *
- * The queue of submissions is mapped for the moment of a call only: a mapping would keep the ring alive after its last close().
+ * The queue of submissions is mapped for the moment of a call only: a mapping would keep the
+ * ring alive after its last close().
  */
 #include "base/fdtab.h"
 #include "wrap/wrap.h"
@@ -24,8 +25,10 @@ static struct ring {
 } rings[RINGS];
 
 /* Such rings are followed; a flag that is not known here may mean anything. */
-#define FOLLOWED (IORING_SETUP_IOPOLL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_ATTACH_WQ | IORING_SETUP_R_DISABLED | \
-		  IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | \
+#define FOLLOWED (IORING_SETUP_IOPOLL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | \
+	IORING_SETUP_ATTACH_WQ | IORING_SETUP_R_DISABLED | \
+		  IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | \
+			  IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SQE128 | IORING_SETUP_CQE32 | \
 		  SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN | SETUP_NO_SQARRAY)
 #define SETUP_SINGLE_ISSUER (1u << 12)	/* younger than some linux/io_uring.h, as what follows */
 #define SETUP_DEFER_TASKRUN (1u << 13)
@@ -65,7 +68,8 @@ void uring_made(int fd, const struct io_uring_params *p)
 		r->indirect = !(p->flags & SETUP_NO_SQARRAY);
 		r->entries = p->sq_entries;
 		r->sqe_bytes = p->flags & IORING_SETUP_SQE128 ? 128 : 64;
-		r->bytes = r->indirect ? p->sq_off.array + p->sq_entries * sizeof(uint32_t) : p->sq_off.flags + sizeof(uint32_t);
+		r->bytes = r->indirect ? p->sq_off.array + p->sq_entries * sizeof(uint32_t)
+				       : p->sq_off.flags + sizeof(uint32_t);
 		r->at = p->sq_off;
 	}
 	if (r)
@@ -85,10 +89,12 @@ static void to_tcp(int fd)
 		ready_foreign(e);	/* it may be waited for */
 }
 
-/* Registers as epoll_ctl() does, and leaves the kernel nothing to do. Not if it may have to wait for what is before it. */
+/* Registers as epoll_ctl() does, and leaves the kernel nothing to do. Not if it may have to wait
+ * for what is before it. */
 static bool registers(struct io_uring_sqe *e)
 {
-	if (e->flags & ~(IOSQE_ASYNC | IOSQE_CQE_SKIP_SUCCESS) || wrap_epoll_ctl(e->fd, (int)e->len, (int)e->off, (void *)(uintptr_t)e->addr))
+	if (e->flags & ~(IOSQE_ASYNC | IOSQE_CQE_SKIP_SUCCESS) ||
+	    wrap_epoll_ctl(e->fd, (int)e->len, (int)e->off, (void *)(uintptr_t)e->addr))
 		return false;
 	e->opcode = IORING_OP_NOP;
 	e->fd = -1;
@@ -122,7 +128,8 @@ static void submitted(struct io_uring_sqe *e, bool linked)
 			return;
 		epoll = fdtab_epoll(e->fd);
 		if (epoll)
-			ready_shared(epoll);	/* what the kernel finds there is what was registered */
+			ready_shared(epoll);	/* what the kernel finds there is what was
+						 * registered */
 		to_tcp((int)e->off);
 		return;
 	case IORING_OP_SENDMSG:
@@ -160,7 +167,8 @@ static bool read_queue(const struct ring *r, int fd, unsigned submits)
 	char *sqes = map(fd, sqes_bytes, PROT_READ | PROT_WRITE, IORING_OFF_SQES);
 
 	if (q && sqes) {
-		uint32_t mask = *(uint32_t *)(q + r->at.ring_mask), head = atomic_load((_Atomic uint32_t *)(q + r->at.head));
+		uint32_t mask = *(uint32_t *)(q + r->at.ring_mask),
+			 head = atomic_load((_Atomic uint32_t *)(q + r->at.head));
 		uint32_t n = atomic_load((_Atomic uint32_t *)(q + r->at.tail)) - head;
 		bool linked = false;
 

@@ -40,7 +40,8 @@ static uint64_t deadline_ms(int ms)
 
 static bool ts_bad(const struct timespec *t)
 {
-	return t && (usermem_bad(t, sizeof(*t), false) || t->tv_sec < 0 || (unsigned long)t->tv_nsec >= NS);
+	return t && (usermem_bad(t, sizeof(*t), false) || t->tv_sec < 0 ||
+		     (unsigned long)t->tv_nsec >= NS);
 }
 
 static bool mask_bad(const sigset_t *mask)
@@ -60,10 +61,12 @@ static bool too_many(nfds_t n)
 {
 	struct rlimit lim;
 
-	return n > 64 && (n > FDTAB_MAX || sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) || n > lim.rlim_cur);
+	return n > 64 && (n > FDTAB_MAX || sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) ||
+			  n > lim.rlim_cur);
 }
 
-/* A call that waits begins, here and not in the kernel. As libc's own, it ends a thread that is to be cancelled also if there is nothing to wait for. */
+/* A call that waits begins, here and not in the kernel. As libc's own, it ends a thread that is
+ * to be cancelled also if there is nothing to wait for. */
 static void count_wait(enum call_id id, bool fast)
 {
 	pthread_testcancel();
@@ -108,7 +111,8 @@ int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, con
 	return (int)outside(ours < 0 ? ours : ready_poll(fds, n, deadline_ts(timeout), mask));
 }
 
-int wrap___ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
+int wrap___ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		     const sigset_t *mask, size_t size)
 {
 	if (size / sizeof(*fds) < n)
 		return REAL(__ppoll_chk)(fds, n, timeout, mask, size);	/* does not return */
@@ -127,12 +131,14 @@ static int select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
 	enum ready_need need;
 
-	if (!shim_on || n <= 0 || set_bad(n, r, false) || set_bad(n, w, false) || set_bad(n, x, false))
+	if (!shim_on || n <= 0 || set_bad(n, r, false) || set_bad(n, w, false) ||
+	    set_bad(n, x, false))
 		return READY_NOT;
 	need = ready_select_needed(n, r, w, x);
 	if (!need)
 		return READY_NOT;
-	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT : (int)need;
+	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT
+										 : (int)need;
 }
 
 /* Linux tells how much of the time was left, whatever the result. */
@@ -167,7 +173,8 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 	return (int)outside(ret);
 }
 
-int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
+int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout,
+		 const sigset_t *mask)
 {
 	int ours = ts_bad(timeout) || mask_bad(mask) ? 0 : select_ours(n, r, w, x);
 
@@ -202,8 +209,8 @@ int wrap_epoll_create1(int flags)
 	return entered(REAL(epoll_create1)(flags));
 }
 
-/* The number of an instance that another thread is closing is closed: what the kernel still has there we no longer know, and another
- * number of the instance may live on. */
+/* The number of an instance that another thread is closing is closed: what the kernel still has
+ * there we no longer know, and another number of the instance may live on. */
 static int if_open(int ep)
 {
 	return shim_on && fdtab_get(ep) == FDTAB_CLOSING && !foreign_image() ? -1 : ep;
@@ -233,18 +240,23 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	return r;
 }
 
-/* An array in the kernel's half of the addresses is refused whether or not there is something to tell. */
+/* An array in the kernel's half of the addresses is refused whether or not there is something to
+ * tell. */
 static struct epoll *epoll_ours(int ep, const struct epoll_event *ev, int max)
 {
-	if (!shim_on || max <= 0 || (uintptr_t)ev >> 56 || (size_t)max > INT_MAX / sizeof(struct epoll_event))
+	if (!shim_on || max <= 0 || (uintptr_t)ev >> 56 ||
+	    (size_t)max > INT_MAX / sizeof(struct epoll_event))
 		return NULL;
 	return fdtab_epoll(ep);
 }
 
-#define EVENTS_MANY 4096	/* of a larger array only what may be filled is looked at: that many, or an event for each registration */
+/* of a larger array only what may be filled is looked at: that many, or an event for each
+ * registration */
+#define EVENTS_MANY 4096
 
 /* Where nothing can be written, that matters only if there is something to tell. */
-static int epoll_any(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+static int epoll_any(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns,
+		     const sigset_t *mask)
 {
 	struct epoll_event one;
 	int r;
@@ -279,7 +291,8 @@ int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), mask));
 }
 
-int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
+int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct timespec *timeout,
+		      const sigset_t *mask)
 {
 	struct epoll *e = ts_bad(timeout) || mask_bad(mask) ? NULL : epoll_ours(ep, ev, max);
 

@@ -1,9 +1,11 @@
 /*
  * afterreset.c - what calls say once a reset was told. Knows nothing of the library.
  *
- *	afterreset server PORT		one connection: echoes, until a block begins with how it is to end:
- *					l close with SO_LINGER, u close with input unread, k killed with it
- *	afterreset client PORT END TOLD	so it ends, TOLD by e SO_ERROR, r recv(), s send(), n none of them
+ * 	afterreset server PORT		one connection: echoes, until a block begins with how
+ * 					it is to end: l close with SO_LINGER, u close with
+ * 					input unread, k killed with it
+ * 	afterreset client PORT END TOLD	so it ends, TOLD by e SO_ERROR, r recv(), s send(), n
+ * 					none of them
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +32,8 @@ static void end(int fd, char how)
 	if (how == 'k')
 		raise(SIGKILL);
 	if (how == 'l')
-		setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 },
+			   sizeof(struct linger));
 	close(fd);
 	exit(0);
 }

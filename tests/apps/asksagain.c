@@ -1,10 +1,12 @@
 /*
- * asksagain.c - a program that waits for a non-blocking socket by reading it again and again, and now and then in a way that only
- * the kernel knows of: system calls made without libc. Wherever its bytes come from while it asks, it must be woken when it waits.
+ * asksagain.c - a program that waits for a non-blocking socket by reading it again and again,
+ * and now and then in a way that only the kernel knows of: system calls made without libc.
+ * Wherever its bytes come from while it asks, it must be woken when it waits.
  *
- *	asksagain ROUNDS [fast]
+ * 	asksagain ROUNDS [fast]
  *
- * fast: it asks until a message has come without the kernel's TCP, by the kernel's own count. Bytes are compared.
+ * fast: it asks until a message has come without the kernel's TCP, by the kernel's own count.
+ * Bytes are compared.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -58,7 +60,8 @@ static uint64_t kernel_received(int fd)
 /* ---- the sender: a message for each byte on CTL ---- */
 static int sender(int port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	char c;
 
@@ -135,7 +138,9 @@ static void hidden_wait(int fd, int edge)
 		r = sys6(SYS_ppoll, (long)&p, 1, (long)&t, 0, 8, 0);
 	}
 	if (r != 1)
-		exit((fprintf(stderr, "a wait for a message at %lu ended with %ld\n", (unsigned long)at, r), 1));
+		exit((fprintf(stderr, "a wait for a message at %lu ended with %ld\n",
+			      (unsigned long)at, r),
+		      1));
 }
 
 int main(int argc, char **argv)
@@ -155,7 +160,8 @@ int main(int argc, char **argv)
 		return sender(atoi(argv[2]));
 	fast = argc > 2 && !strcmp(argv[2], "fast");
 	l = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(l, (struct sockaddr *)&a, len) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+	if (bind(l, (struct sockaddr *)&a, len) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len))
 		die("listen");
 	snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))

@@ -1,6 +1,7 @@
 """Echo over asyncio with many clients at once; every byte is verified by the clients.
 
-asyncio-echo.py server PORT | client PORT CLIENTS ROUNDS SECONDS (rounds 0: until the time is over), at $ECHO_ADDR
+asyncio-echo.py server PORT | client PORT CLIENTS ROUNDS SECONDS (rounds 0: until the time is
+over), at $ECHO_ADDR
 """
 import asyncio
 import hashlib
@@ -26,7 +27,9 @@ async def echo(reader, writer):
 def block(client, number):
     """The bytes of one round: 1 to about 20000, different in each."""
     seed = hashlib.sha256(b"%d/%d" % (client, number)).digest()
-    return (seed * (1 + (client * 31 + number * 17) % 600))[: 1 + (client * 7919 + number * 104729) % 19200]
+    return (seed * (1 + (client * 31 + number * 17) % 600))[: 1
+                                                            + (client * 7919
+                                                                + number * 104729) % 19200]
 
 
 async def one_client(port, client, rounds, end):

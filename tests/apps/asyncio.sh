@@ -8,10 +8,12 @@ job() {
 	free_port port
 	server python3 "$TOP/tests/apps/asyncio-echo.py" server "$port"
 	wait_port "$port"
-	client timeout 100 python3 "$TOP/tests/apps/asyncio-echo.py" client "$port" 500 20 0 >"$OUT" 2>"$TMP/client.log" ||
+	client timeout 100 python3 "$TOP/tests/apps/asyncio-echo.py" client "$port" 500 20 \
+		0 >"$OUT" 2>"$TMP/client.log" ||
 		fail "clients: $(tail "$TMP/client.log")"
 	stop "$SRV"
-	grep -v -e KeyboardInterrupt "$TMP/server.log" | grep -i -e error -e traceback && fail "the server saw errors"
+	grep -v -e KeyboardInterrupt "$TMP/server.log" | grep -i -e error -e traceback &&
+		fail "the server saw errors"
 	true
 }
 for_modes job 1000000

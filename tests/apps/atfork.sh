@@ -51,7 +51,8 @@ END
 cc -shared -fPIC -D_GNU_SOURCE -o "$TMP/plug.so" "$TMP/plug.c" -pthread -ldl &&
 	cc -shared -fPIC -D_GNU_SOURCE -DPLUG="\"$TMP/plug.so\"" -o "$TMP/libopens.so" \
 		"$TMP/opens.c" -ldl &&
-	cc -rdynamic -o "$TMP/opener" "$TMP/opener.c" -L"$TMP" -lopens -Wl,-rpath,"$TMP" || fail "cc"
+	cc -rdynamic -o "$TMP/opener" "$TMP/opener.c" -L"$TMP" -lopens -Wl,-rpath,"$TMP" ||
+	fail "cc"
 
 both_cut() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c >"$TMP/ends" &&

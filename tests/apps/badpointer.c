@@ -1,7 +1,8 @@
 /*
- * badpointer.c - bad pointers in calls that move bytes: what they answer, and that no byte is lost by it.
- * Both ends of one connection, in one process. Plays ball until there is something to read on fd 0, then prints a line per
- * call: these must be the same on the kernel alone and on a fast path.
+ * badpointer.c - bad pointers in calls that move bytes: what they answer, and that no byte is
+ * lost by it. Both ends of one connection, in one process. Plays ball until there is something
+ * to read on fd 0, then prints a line per call: these must be the same on the kernel alone and
+ * on a fast path.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,8 +30,10 @@ static void play_ball(void)
 	struct pollfd p = { .fd = 0, .events = POLLIN };
 
 	while (!poll(&p, 1, 1))
-		if (send(a, c, sizeof c, 0) != sizeof c || recv(b, c, sizeof c, MSG_WAITALL) != sizeof c ||
-		    send(b, c, sizeof c, 0) != sizeof c || recv(a, c, sizeof c, MSG_WAITALL) != sizeof c)
+		if (send(a, c, sizeof c, 0) != sizeof c ||
+		    recv(b, c, sizeof c, MSG_WAITALL) != sizeof c ||
+		    send(b, c, sizeof c, 0) != sizeof c ||
+		    recv(a, c, sizeof c, MSG_WAITALL) != sizeof c)
 			die("ball");
 }
 
@@ -43,11 +46,14 @@ static const char *name(ssize_t r)
 	return r >= 0 ? text : strerror(errno);
 }
 
-static char *pages(int n, int bad_from, int prot)	/* prot of those from bad_from on; -1: not there */
+static char *pages(int n, int bad_from, int prot)	/* prot of those from bad_from on; -1:
+							 * not there */
 {
-	/* Far from where the kernel puts things by itself, so that nothing comes to where nothing is. */
+	/* Far from where the kernel puts things by itself, so that nothing comes to where
+	 * nothing is. */
 	static char *at = (char *)0x600000000000;
-	char *p = mmap(at, (size_t)n * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	char *p = mmap(at, (size_t)n * 4096, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	if (p == MAP_FAILED)
 		die("mmap");
@@ -72,7 +78,8 @@ static void in_order(const char *what, ssize_t expect)
 	if (send(a, out, sizeof out, 0) != sizeof out)
 		die("send");
 	while (n < expect) {
-		r = recv(b, in, (size_t)(expect - n) < sizeof in ? (size_t)(expect - n) : sizeof in, 0);
+		r = recv(b, in, (size_t)(expect - n) < sizeof in ? (size_t)(expect - n) : sizeof in,
+			 0);
 		if (r <= 0)
 			die("recv");
 		n += r;
@@ -87,7 +94,8 @@ static void sends(const char *what, char *p, size_t n)
 	struct msghdr m = { .msg_iov = two, .msg_iovlen = 2 };
 	ssize_t r;
 
-#define TRY(call) do { r = call; printf("%s, %s: %s\n", what, #call, name(r)); in_order(what, r); } while (0)
+#define TRY(call) do { r = call; printf("%s, %s: %s\n", what, #call, name(r)); in_order(what, r); \
+	} while (0)
 	TRY(send(a, p, n, 0));
 	TRY(write(a, p, n));
 	TRY(sendto(a, p, n, MSG_DONTWAIT, NULL, 0));
@@ -112,7 +120,8 @@ static void receives(const char *what, char *p, size_t n)
 		poll(&(struct pollfd){ .fd = b, .events = POLLIN }, 1, -1); \
 		r = call; \
 		printf("%s, %s: %s\n", what, #call, name(r)); \
-		if (r < 0 && (recv(b, in, sizeof in, MSG_WAITALL) != sizeof in || memcmp(in, full, sizeof in))) \
+		if (r < 0 && (recv(b, in, sizeof in, MSG_WAITALL) != sizeof in || \
+			memcmp(in, full, sizeof in))) \
 			printf("%s: bytes are lost\n", what); \
 		in_order(what, r < 0 ? 0 : (ssize_t)sizeof full - r); \
 	} while (0)
@@ -131,7 +140,8 @@ static void receives(const char *what, char *p, size_t n)
 		printf("%s, peek at nothing: %s\n", what, name(r));
 }
 
-/* A long buffer that ends too early: how much of it goes is a matter of taste, but it is what was good, in order. */
+/* A long buffer that ends too early: how much of it goes is a matter of taste, but it is what
+ * was good, in order. */
 static void long_one(char *p, size_t good, size_t n)
 {
 	ssize_t r = send(a, p, n, 0);
@@ -160,8 +170,8 @@ static void only(fd_set *set, int fd)
 }
 
 #define SAY(call) printf("%s, %s: %s\n", what, #call, name(call))
-/* The waiting calls, with and without something to tell. `p`: nothing can be read or written there. (A timeout there crashes in
- * the C library.) */
+/* The waiting calls, with and without something to tell. `p`: nothing can be read or written
+ * there. (A timeout there crashes in the C library.) */
 static void waits(const char *what, void *p)
 {
 	struct pollfd pf = { .fd = b, .events = POLLIN };
@@ -202,7 +212,8 @@ static void around(const char *what, void *p)
 	char in[200];
 	struct iovec one = { in, 3 }, ours = { "abc", 3 };
 	struct msghdr m = { .msg_iov = &ours, .msg_iovlen = 1 };
-	struct mmsghdr mm[2] = { { .msg_hdr = m }, { .msg_hdr = { .msg_iov = p, .msg_iovlen = 1 } } };
+	struct mmsghdr mm[2] = { { .msg_hdr = m }, { .msg_hdr = { .msg_iov = p,
+		.msg_iovlen = 1 } } };
 	socklen_t len = sizeof in;
 	ssize_t r;
 
@@ -233,7 +244,8 @@ static void around(const char *what, void *p)
 	m = (struct msghdr){ .msg_iov = p, .msg_iovlen = 1 };
 	SAY(recvmsg(b, &m, MSG_DONTWAIT));
 	SAY(readv(b, p, 1));
-	m = (struct msghdr){ .msg_iov = &one, .msg_iovlen = 1, .msg_control = p, .msg_controllen = 64 };
+	m = (struct msghdr){ .msg_iov = &one, .msg_iovlen = 1, .msg_control = p,
+			     .msg_controllen = 64 };
 	SAY(recvmsg(b, &m, MSG_PEEK));
 	SAY(recvfrom(b, in, 3, 0, p, NULL));
 	in_order(what, 0);

@@ -1,6 +1,7 @@
 /*
- * becomes.c PORT HOW FILE: talks to a server that echoes, becomes another process in one of the ways in which programs become daemons, and talks on; writes to
- * FILE how that went. Knows nothing of the library.
+ * becomes.c PORT HOW FILE: talks to a server that echoes, becomes another process in one of the
+ * ways in which programs become daemons, and talks on; writes to FILE how that went. Knows
+ * nothing of the library.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@ static int turns(int fd)
 
 	for (int i = 0; i < 1000; i++) {
 		memset(out, i, sizeof out);
-		if (send(fd, out, sizeof out, MSG_NOSIGNAL) != sizeof out || recv(fd, in, sizeof in, MSG_WAITALL) != sizeof in || memcmp(in, out, sizeof in))
+		if (send(fd, out, sizeof out, MSG_NOSIGNAL) != sizeof out ||
+		    recv(fd, in, sizeof in, MSG_WAITALL) != sizeof in || memcmp(in, out, sizeof in))
 			return i + 1;
 		if (i % 100 == 0)
 			usleep(1000);

@@ -1,10 +1,12 @@
 /*
- * bigfirst.c - programs that send megabytes before they read. TCP's buffers take that, so nothing faster may hang on it.
+ * bigfirst.c - programs that send megabytes before they read. TCP's buffers take that, so
+ * nothing faster may hang on it.
  *
- *	bigfirst listen [-n BYTES] PORT | connect [-n BYTES] HOST PORT	two processes
- *	bigfirst self [-n BYTES] PORT	one thread holds both ends
- * Each end first exchanges -r small rounds (so that the connection is busy enough to be noticed), then sends BYTES with
- * blocking calls, then reads and verifies as many. Rounds of that -k times on the same connection.
+ * 	bigfirst listen [-n BYTES] PORT | connect [-n BYTES] HOST PORT	two processes
+ * 	bigfirst self [-n BYTES] PORT	one thread holds both ends
+ * Each end first exchanges -r small rounds (so that the connection is busy enough to be
+ * noticed), then sends BYTES with blocking calls, then reads and verifies as many. Rounds of
+ * that -k times on the same connection.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -58,7 +60,8 @@ static void receive_n(struct end *e, size_t n)
 		if (r < 0)
 			die("recv");
 		if (r == 0) {
-			fprintf(stderr, "end of file at %llu\n", (unsigned long long)(e->got + done));
+			fprintf(stderr, "end of file at %llu\n",
+				(unsigned long long)(e->got + done));
 			exit(1);
 		}
 		done += r;
@@ -79,7 +82,8 @@ static int tcp_socket(const char *host, const char *port, bool listening)
 		die("socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (listening ? bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 4) : connect(fd, (struct sockaddr *)&a, sizeof(a)))
+	if (listening ? bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 4)
+		      : connect(fd, (struct sockaddr *)&a, sizeof(a)))
 		die(listening ? "listen" : "connect");
 	return fd;
 }
@@ -149,7 +153,8 @@ int main(int argc, char **argv)
 		}
 	buf = malloc(bytes + 100);
 	if (argc < 3 || !buf) {
-		fprintf(stderr, "usage: bigfirst listen|connect|self [-n BYTES] [-r ROUNDS] [-k TIMES] [HOST] PORT\n");
+		fprintf(stderr, "usage: bigfirst listen|connect|self [-n BYTES] [-r ROUNDS] [-k "
+				"TIMES] [HOST] PORT\n");
 		return 2;
 	}
 	if (!strcmp(mode, "connect")) {

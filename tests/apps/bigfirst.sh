@@ -1,5 +1,6 @@
 #!/bin/bash
-# Both ends send megabytes before either reads: TCP's buffers take it, so nothing faster may hang on it.
+# Both ends send megabytes before either reads: TCP's buffers take it, so nothing faster may hang
+# on it.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 too_much=
@@ -11,7 +12,8 @@ job() {
 		free_port port
 		server "$B/apps/bigfirst" listen -n $n "$port"
 		wait_port "$port"
-		client timeout 20 "$B/apps/bigfirst" connect -n $n 127.0.0.1 "$port" >"$TMP/client.log" 2>&1
+		client timeout 20 "$B/apps/bigfirst" connect -n $n 127.0.0.1 \
+			"$port" >"$TMP/client.log" 2>&1
 		rc=$?
 		if [[ $MODE == bare && $rc == 124 ]]; then
 			say "the kernel's buffers don't take $n bytes each way here: no test"

@@ -1,4 +1,5 @@
-/* both.h - a connection with both ends in one process: a connected, b accepted. Prints its port. Knows nothing of the library. */
+/* both.h - a connection with both ends in one process: a connected, b accepted. Prints its port.
+ * Knows nothing of the library. */
 #ifndef TESTS_BOTH_H
 #define TESTS_BOTH_H
 

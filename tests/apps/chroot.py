@@ -1,4 +1,5 @@
-"""A server that moves to another root before its connections: chroot.py server PORT DIR | client PORT."""
+"""A server that moves to another root before its connections: chroot.py server PORT DIR | client
+PORT."""
 import os
 import socket
 import sys

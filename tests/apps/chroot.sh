@@ -12,7 +12,8 @@ talk() {
 	free_port port
 	server /usr/bin/python3 "$TOP/tests/apps/chroot.py" server "$port" "$dir"
 	wait_port "$port"
-	client timeout 50 /usr/bin/python3 "$TOP/tests/apps/chroot.py" client "$port" >>"$OUT" 2>"$TMP/client.log" ||
+	client timeout 50 /usr/bin/python3 "$TOP/tests/apps/chroot.py" client "$port" >>"$OUT" \
+		2>"$TMP/client.log" ||
 		fail "$what: $(cat "$TMP/client.log" "$TMP/server.log")"
 	stop "$SRV"
 	[[ $MODE == both ]] || return 0

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Programs in small quarters: 64 descriptors, no locked memory, a user namespace, and seccomp filters that were there before them. Where the library
-# finds what it needs, connections are on a fast path; where it does not, the bytes are right all the same.
+# Programs in small quarters: 64 descriptors, no locked memory, a user namespace, and seccomp
+# filters that were there before them. Where the library finds what it needs, connections are on a
+# fast path; where it does not, the bytes are right all the same.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -23,7 +24,9 @@ scene() {
 	start none "$TMP/server.log" "$@" env "${SHIM_ENV[@]}" "${ECHO[@]}" server "$port"
 	SRV=$PID
 	wait_port "$port"
-	"$@" env "${SHIM_ENV[@]}" timeout 40 "${ECHO[@]}" client "$port" "$clients" 0 1.5 >"$TMP/client.log" 2>&1 3>&- || fail "client, status $?: $(tail -n 5 "$TMP/client.log")"
+	"$@" env "${SHIM_ENV[@]}" timeout 40 "${ECHO[@]}" client "$port" "$clients" 0 \
+		1.5 >"$TMP/client.log" 2>&1 3>&- ||
+		fail "client, status $?: $(tail -n 5 "$TMP/client.log")"
 	gone "$SRV" && fail "the server has ended: $(tail -n 5 "$TMP/server.log")"
 	stop "$SRV"
 	collect
@@ -43,7 +46,8 @@ fi
 scene container-filter fast 6 "$B/apps/filter" errno "$DOCKER"
 # Any call but those of a set ends the process: a unit with SystemCallFilter=@system-service and
 # ~@resources, and stricter than container engines are.
-forbidden() {	# SET [WITHOUT]: the numbers of all calls but those of filters.txt's SET without WITHOUT's
+# SET [WITHOUT]: the numbers of all calls but those of filters.txt's SET without WITHOUT's
+forbidden() {
 	echo '#include <asm/unistd.h>' | "${CC:-cc}" -E -dM - | awk -v set="$1:" -v less="${2-}:" '
 		/^# / { next }
 		FNR == NR { if ($1 ~ /:$/) is = $1; for (i = 1; i <= NF; i++) in_[is, $i] = 1; next }
@@ -68,7 +72,8 @@ redis() {
 	SRV=$PID
 	wait_port "$port"
 	env "${SHIM_ENV[@]}" timeout 40 redis-benchmark -q -p "$port" -c 5 -n 3000 -t get,set \
-		>"$TMP/client.log" 2>&1 3>&- || fail "redis-benchmark: $(tail -n 3 "$TMP/client.log")"
+		>"$TMP/client.log" 2>&1 3>&- ||
+		fail "redis-benchmark: $(tail -n 3 "$TMP/client.log")"
 	gone "$SRV" && fail "redis has ended: $(tail -n 5 "$TMP/server.log")"
 	stop "$SRV"
 	collect

@@ -1,9 +1,12 @@
 /*
- * Children of which fork()'s handlers do not know: made by _Fork() or by the system call, so that they have a copy of this memory as another thread left it.
- *	copychild loop | exec | dup | block
- * loop: the child runs an event loop of its own: what it has removed says nothing more, and can be added again.
- * block: one made by inline code, which the library cannot see, sends a block of its own at once: the other end never gets its parent's.
- * exec, dup: while another thread adds to an epoll instance and removes from it, 100 children end: none waits for a lock of that thread's.
+ * Children of which fork()'s handlers do not know: made by _Fork() or by the system call, so
+ * that they have a copy of this memory as another thread left it.
+ * 	copychild loop | exec | dup | block
+ * loop: the child runs an event loop of its own: what it has removed says nothing more, and can
+ * be added again. block: one made by inline code, which the library cannot see, sends a block of
+ * its own at once: the other end never gets its parent's. exec, dup: while another thread adds
+ * to an epoll instance and removes from it, 100 children end: none waits for a lock of that
+ * thread's.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -85,18 +88,22 @@ static int events(int fd)
 	if (epoll_ctl(own, EPOLL_CTL_DEL, fd, NULL) || epoll_wait(own, got, 4, 50) != 0)
 		return 2;
 	ev.data.u64 = 2;
-	if (epoll_ctl(own, EPOLL_CTL_ADD, fd, &ev) || epoll_wait(own, got, 4, 0) != 1 || got[0].data.u64 != 2)
+	if (epoll_ctl(own, EPOLL_CTL_ADD, fd, &ev) || epoll_wait(own, got, 4, 0) != 1 ||
+	    got[0].data.u64 != 2)
 		return 3;
 	return 0;
 }
 
 static int loops(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), peer, status, bad = 0;
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), peer, status,
+	    bad = 0;
 	socklen_t n = sizeof to;
 
-	if (bind(l, (struct sockaddr *)&to, n) || listen(l, 1) || getsockname(l, (struct sockaddr *)&to, &n) || connect(fd, (struct sockaddr *)&to, n))
+	if (bind(l, (struct sockaddr *)&to, n) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&to, &n) || connect(fd, (struct sockaddr *)&to, n))
 		return 2;
 	peer = accept(l, NULL, NULL);
 	if (write(peer, "x", 1) != 1)
@@ -133,7 +140,8 @@ static int reads_blocks(int fd)
 		for (size_t got = 0; got < len[k]; got += (size_t)n) {
 			n = recv(fd, block, len[k] - got < BLOCK ? len[k] - got : BLOCK, 0);
 			if (n <= 0)
-				return 3;	/* he waits for a lock that nobody gives back: see docs/limits.md */
+				return 3;	/* he waits for a lock that nobody gives back:
+						 * see docs/limits.md */
 			for (ssize_t i = 0; i < n; i++)
 				if (block[i] != all[k])
 					return 2;
@@ -153,7 +161,8 @@ static int sends_blocks(int l)
 		close(fd);
 		_exit(reads_blocks(accept(l, NULL, NULL)));
 	}
-	if (getsockname(l, (struct sockaddr *)&to, &len) || connect(fd, (struct sockaddr *)&to, len))
+	if (getsockname(l, (struct sockaddr *)&to, &len) ||
+	    connect(fd, (struct sockaddr *)&to, len))
 		return 1;
 	memset(block, 'P', BLOCK);
 	for (int i = 0; i < BLOCKS; i++)
@@ -185,7 +194,9 @@ static int blocks(void)
 	for (int i = 0; i < 10; i++) {
 		r = sends_blocks(l);
 		if (r == 1 || r == 2)
-			return printf("round %d: %s\n", i, r == 2 ? "its parent's bytes" : "an error"), 1;
+			return printf("round %d: %s\n", i,
+				      r == 2 ? "its parent's bytes" : "an error"),
+			       1;
 		whole += !r;
 	}
 	printf("block: %s\n", whole ? "right" : "never whole");

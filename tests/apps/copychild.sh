@@ -1,5 +1,6 @@
 #!/bin/bash
-# Children that _Fork() or clone() has made, in an event loop of their own, and at their exec while another thread held locks.
+# Children that _Fork() or clone() has made, in an event loop of their own, and at their exec
+# while another thread held locks.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 

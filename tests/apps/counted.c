@@ -93,7 +93,8 @@ static void read_all(int fd)
 				__atomic_fetch_add(&uncounted, 1, __ATOMIC_RELAXED);
 		}
 		r = take(fd);
-		if (r < 0 && errno != EAGAIN)	/* whether what a poll shows stays is another question */
+		if (r < 0 && errno != EAGAIN)	/* whether what a poll shows stays is another
+						 * question */
 			break;
 	}
 	__atomic_fetch_add(&bad, 1, __ATOMIC_RELAXED);
@@ -131,14 +132,16 @@ int main(int argc, char **argv)
 			pthread_create(&t[i], NULL, work, NULL);
 		for (int i = 0; i < THREADS; i++)
 			pthread_join(t[i], NULL);
-		printf("%d ended, %d did not; %d times bytes were not counted\n", ended, bad, uncounted);
+		printf("%d ended, %d did not; %d times bytes were not counted\n", ended, bad,
+		       uncounted);
 		return 0;
 	}
 	a.sin_port = htons((uint16_t)port);
 	l = socket(AF_INET, SOCK_STREAM, 0);
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	setsockopt(l, SOL_SOCKET, SO_MAX_PACING_RATE, &(unsigned){ RATE }, sizeof(unsigned));
-	setsockopt(l, SOL_SOCKET, SO_SNDBUF, &(int){ QUEUE }, sizeof(int));	/* both are inherited */
+	/* both are inherited */
+	setsockopt(l, SOL_SOCKET, SO_SNDBUF, &(int){ QUEUE }, sizeof(int));
 	if (bind(l, (void *)&a, sizeof a) || listen(l, 64))
 		return 2;
 	for (;;) {

@@ -14,8 +14,8 @@ static int connection(void)
 	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), s;
 	char b = 'b';
 
-	if (bind(l, (struct sockaddr *)&a, len) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len) ||
-	    connect(c, (struct sockaddr *)&a, len))
+	if (bind(l, (struct sockaddr *)&a, len) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len) || connect(c, (struct sockaddr *)&a, len))
 		return 1;
 	s = accept(l, NULL, NULL);
 	return send(c, &b, 1, 0) != 1 || recv(s, &b, 1, 0) != 1;

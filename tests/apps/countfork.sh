@@ -1,6 +1,6 @@
 #!/bin/bash
-# A child of fork() counts in a file of its own, also where its parent has one and could not make a stream: each
-# of the parent's first mappings fails.
+# A child of fork() counts in a file of its own, also where its parent has one and could not make
+# a stream: each of the parent's first mappings fails.
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's runtime needs these mappings for itself"
@@ -8,7 +8,8 @@ MODE=both
 begin_mode both
 shim_env
 for k in 1 2 3 4 5; do
-	"$B/hostile/fault" mmap $k $k 12 env "${SHIM_ENV[@]}" "$B/apps/countfork" >"$TMP/pid" 2>"$TMP/fault.log"
+	"$B/hostile/fault" mmap $k $k 12 env "${SHIM_ENV[@]}" "$B/apps/countfork" >"$TMP/pid" \
+		2>"$TMP/fault.log"
 	case $? in
 	0) ;;
 	77) skip "the kernel has no user notification" ;;

@@ -1,7 +1,8 @@
 """Bytes whose number is known, to a reader that pauses: counts.py server PORT | client PORT.
 
-The client sends SENT bytes and reads ANSWER bytes on each of two connections; the reader stops for
-a while now and then, so that rings fill and fall back. Each end prints what it has sent and received.
+The client sends SENT bytes and reads ANSWER bytes on each of two connections; the reader stops
+for a while now and then, so that rings fill and fall back. Each end prints what it has sent and
+received.
 """
 import socket
 import sys

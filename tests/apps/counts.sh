@@ -22,7 +22,8 @@ run() {
 	free_port port
 	server /usr/bin/python3 "$TOP/tests/apps/counts.py" server "$port"
 	wait_port "$port"
-	client timeout 60 /usr/bin/python3 "$TOP/tests/apps/counts.py" client "$port" >"$TMP/client.log" 2>&1 ||
+	client timeout 60 /usr/bin/python3 "$TOP/tests/apps/counts.py" client \
+		"$port" >"$TMP/client.log" 2>&1 ||
 		fail "$what: $(cat "$TMP/client.log" "$TMP/server.log")"
 	finish "$SRV" 20 || fail "$what: $(cat "$TMP/server.log")"
 	cat "$TMP/client.log" "$TMP/server.log" >>"$OUT"

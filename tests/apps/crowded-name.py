@@ -1,7 +1,9 @@
-"""A server for crowded-name.sh; it does not have the library, but looks as if: its sockets bear the mark, and one of its connections has a discovery socket.
+"""A server for crowded-name.sh; it does not have the library, but looks as if: its sockets bear
+the mark, and one of its connections has a discovery socket.
 	crowded-name.py PORT CONNECTIONS PID-FILE
-Takes the connections, opens the discovery socket of the first, and leaves whoever says HELLO there without an answer. Prints how much CPU
-time, in ms, the process in PID-FILE used during a second of that silence.
+Takes the connections, opens the discovery socket of the first, and leaves whoever says HELLO
+there without an answer. Prints how much CPU time, in ms, the process in PID-FILE used during a
+second of that silence.
 """
 import socket, sys, time
 

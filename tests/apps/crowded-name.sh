@@ -1,5 +1,6 @@
 #!/bin/bash
-# Hundreds of connections to one place, and whoever is called there does not answer: those who wait for that answer use no CPU time.
+# Hundreds of connections to one place, and whoever is called there does not answer: those who
+# wait for that answer use no CPU time.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -8,7 +9,8 @@ MODES=both
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'
 cp "$TOP/tests/apps/crowded-name.py" "$TMP"
-# A machine that is too busy to look within the two seconds of silence shows nothing: another call, then.
+# A machine that is too busy to look within the two seconds of silence shows nothing: another
+# call, then.
 for try in 1 2 3 4 5; do
 	free_port port
 	rm -f "$TMP/fifo"

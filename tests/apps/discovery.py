@@ -1,7 +1,9 @@
 """Ends for discovery.sh; they know nothing of the library.
 	discovery.py server PORT			echoes one connection after the other
-	discovery.py client PORT SOURCE STOP	from that port: blocks there and back, compared, until the file STOP is there
-With MARK in the environment, their sockets look as if the library were there (shim/discovery/identity.h).
+	discovery.py client PORT SOURCE STOP	from that port: blocks there and back, compared,
+						until the file STOP is there
+With MARK in the environment, their sockets look as if the library were there
+(shim/discovery/identity.h).
 """
 import os, socket, struct, sys, time
 import echo
@@ -23,7 +25,8 @@ def client(port, source, stop):
     s = socket.socket()
     mark(s)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))   # a reset leaves no TIME-WAIT
+    # a reset leaves no TIME-WAIT
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     s.bind(("127.0.0.1", source))
     s.connect(("127.0.0.1", port))
     seed = os.getpid()

@@ -1,6 +1,7 @@
 #!/bin/bash
-# rdmastat doctor: all well on this machine with a real transfer over shared memory; each thing that is wrong is named with its
-# remedy and shows in the exit code; devices, out of made-up trees of /sys, /proc and /dev; the way to a peer.
+# rdmastat doctor: all well on this machine with a real transfer over shared memory; each thing
+# that is wrong is named with its remedy and shows in the exit code; devices, out of made-up trees
+# of /sys, /proc and /dev; the way to a peer.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -40,25 +41,29 @@ say "$(grep -o 'every byte compared[^"]*' "$TMP/json" | tail -1)"
 
 # ---- a library that does nothing: bytes arrive, but by TCP
 echo 'int nothing;' | gcc -shared -x c - -o "$TMP/librdmashim-dummy.so" || fail "gcc"
-RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP/librdmashim-dummy.so" >"$TMP/text" 2>&1
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP/librdmashim-dummy.so" >"$TMP/text" \
+	2>&1
 (($? == 4)) || fail "a library that does nothing is not noticed: $(cat "$TMP/text")"
 says '^FAIL transfer shm .*but none by shm'
 echo garbage >"$TMP/librdmashim-bad.so"
-RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-bad.so" >"$TMP/text" 2>&1
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-bad.so" \
+	>"$TMP/text" 2>&1
 says '^FAIL library .*does not load'
 RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP"/none >"$TMP/text" 2>&1
 says '^FAIL library .*/none cannot be read: No such file'
 says '^ +-> make install'
 
 # ---- a library of another build, and a process that runs with it
-build=$("$TMP/rdmastat" -V | grep -o '[0-9][^ ]* ([0-9a-f]*[^ )]*)' || "$TMP/rdmastat" -V | grep -o '[0-9.]*$')
+build=$("$TMP/rdmastat" -V | grep -o '[0-9][^ ]* ([0-9a-f]*[^ )]*)' || "$TMP/rdmastat" -V |
+	grep -o '[0-9.]*$')
 other=$(sed 's/^./7/' <<<"$build")
 sed "s/${build//./\\.}/$other/g" "$SHIM" >"$TMP/librdmashim-other.so"
 grep -qF "$other" "$TMP/librdmashim-other.so" || fail "no build in the library: $build"
 look 0 --no-transfer
 says "^ok +versions +$(sed 's/[().]/\\&/g' <<<"$build"), and so are 0 processes"
 grep -q 'library build' "$TMP/text" && fail "they are of one build: $(cat "$TMP/text")"
-RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-other.so" >"$TMP/text" 2>&1
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor \
+	--no-transfer --lib "$TMP/librdmashim-other.so" >"$TMP/text" 2>&1
 says '^warn +library build .*other.so is not of the build'
 free_port port
 RDMASHIM_CONF=$TMP/good.conf LD_PRELOAD=$TMP/librdmashim-other.so python3 -c '
@@ -69,7 +74,8 @@ OTHER=$!
 PIDS+=("$OTHER")
 wait_port "$port"
 look 3 --no-transfer
-says "^warn +versions .*with a library of another build runs: $OTHER python3 \($(sed 's/[().]/\\&/g' <<<"$other")\)"
+says "^warn +versions .*with a library of another build runs: $OTHER python3 \($(sed \
+	's/[().]/\\&/g' <<<"$other")\)"
 says '^ +-> restart them'
 kill "$OTHER"
 wait "$OTHER" 2>/dev/null
@@ -79,7 +85,8 @@ LD_PRELOAD=$SHIM bash -c 'env -u LD_PRELOAD sleep 50 & env sleep 50 & wait' &
 PIDS+=("$!")
 within 10 bash -c '(($(pgrep -c -x -P "$1" sleep) == 2))' _ "$!" || fail "no children"
 look 0 --no-transfer
-says "children .*1 child of $! \(bash\), such as $(pgrep -x -P "$!" sleep | head -n 1) \(sleep\): run without the library"
+says "children .*1 child of $! \(bash\), such as $(pgrep -x -P "$!" sleep |
+	head -n 1) \(sleep\): run without the library"
 says '^ +-> .*import_environment'
 
 # ---- a filter that kills is named, with the calls that it forbids; and another end, too
@@ -141,7 +148,8 @@ RDMASHIM_CONF=$TMP/net.conf "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >
 says '^ok   key .*mode 0600, 32 bytes'
 says "^ok   discovery port .*$rport is free"
 if ((EUID == 0)) && unshare -n true 2>/dev/null; then
-	RDMASHIM_CONF=$TMP/net.conf unshare -n sh -c 'echo 0 >/proc/sys/net/ipv4/tcp_timestamps; exec "$@"' - \
+	RDMASHIM_CONF=$TMP/net.conf unshare -n sh \
+		-c 'echo 0 >/proc/sys/net/ipv4/tcp_timestamps; exec "$@"' - \
 		"$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
 	says '^FAIL timestamps '
 fi
@@ -155,7 +163,8 @@ says '^FAIL shared memory .*address space: .*RLIMIT_AS'
 (ulimit -n 100; look 3 --no-transfer) || exit 1
 says '^warn descriptors .*is 100'
 taskset -c 0 true 2>/dev/null && {
-	RDMASHIM_CONF=$TMP/good.conf taskset -c 0 "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
+	RDMASHIM_CONF=$TMP/good.conf taskset -c 0 "$TMP/rdmastat" doctor --lib "$SHIM" \
+		--no-transfer >"$TMP/text"
 	says '^warn cpus .*one CPU'
 }
 mkdir -m 755 "$TMP/open"
@@ -165,19 +174,30 @@ says '^FAIL counters .*mode 0700'
 # ---- devices, made up
 R=$TMP/root
 port() { echo "$3" >"$R/sys/class/infiniband/$1/ports/1/$2"; }
-mkdir -p "$R"/proc/{self,driver/nvidia,sys/kernel/yama} "$R"/dev/infiniband "$R"/sys/class/infiniband/mlx5_0/ports/1/gids "$R"/sys/bus/pci/devices \
-	"$R"/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/{0000:02:00.0,0000:02:01.0} "$R"/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0
+mkdir -p "$R"/proc/{self,driver/nvidia,sys/kernel/yama} "$R"/dev/infiniband \
+	"$R"/sys/class/infiniband/mlx5_0/ports/1/gids "$R"/sys/bus/pci/devices \
+	"$R"/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/{0000:02:00.0,0000:02:01.0} \
+	"$R"/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0
 cp /proc/self/status "$R/proc/self/status"
-for d in 0000:00:01.0 0000:00:01.0/0000:01:00.0/0000:02:00.0; do ln -s "../../../devices/pci0000:00/$d" "$R/sys/bus/pci/devices/${d##*/}"; done
+for d in 0000:00:01.0 0000:00:01.0/0000:01:00.0/0000:02:00.0; do
+	ln -s "../../../devices/pci0000:00/$d" "$R/sys/bus/pci/devices/${d##*/}"
+done
 GPU=$R/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0
-echo 0x10de >"$GPU/vendor"; echo 0x030200 >"$GPU/class"; echo 16 >"$GPU/max_link_width"; echo 16 >"$GPU/current_link_width"
+echo 0x10de >"$GPU/vendor"
+echo 0x030200 >"$GPU/class"
+echo 16 >"$GPU/max_link_width"
+echo 16 >"$GPU/current_link_width"
 printf '0x1000 0x1fff 0x0\n0x100000000 0x1ffffffff 0x0\n' >"$GPU/resource"
-ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0 "$R/sys/class/infiniband/mlx5_0/device"
+ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0 \
+	"$R/sys/class/infiniband/mlx5_0/device"
 echo 0x060400 >"$R/sys/devices/pci0000:00/0000:00:01.0/class"
-port mlx5_0 state "4: ACTIVE"; port mlx5_0 rate "100 Gb/sec (4X EDR)"; port mlx5_0 link_layer Ethernet
+port mlx5_0 state "4: ACTIVE"
+port mlx5_0 rate "100 Gb/sec (4X EDR)"
+port mlx5_0 link_layer Ethernet
 echo fe80:0000:0000:0000:0000:0000:0000:0001 >"$R/sys/class/infiniband/mlx5_0/ports/1/gids/0"
 touch "$R"/dev/infiniband/{uverbs0,rdma_cm}; chmod 666 "$R"/dev/infiniband/*
-echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build' >"$R/proc/driver/nvidia/version"
+echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build' \
+	>"$R/proc/driver/nvidia/version"
 mkdir -p "$R/sys/module/nvidia_peermem"; echo 550.54 >"$R/sys/module/nvidia_peermem/version"
 head -c 4096 /dev/zero >"$R/sys/devices/pci0000:00/0000:00:01.0/config"
 "$TMP/rdmastat" doctor --lib "$SHIM" --root "$R" >"$TMP/text"
@@ -189,9 +209,11 @@ says '^ok   gpu 0000:02:00.0 .*x16 .*BAR1 4.0G'
 says '^ok   mlx5_0 .*PIX'
 says '^ok   acs '
 # extended capability 0x0d at 0x100, request redirect on
-printf '\x0d\x00\x01\x00\x00\x00\x04\x00' | dd of="$R/sys/devices/pci0000:00/0000:00:01.0/config" bs=1 seek=256 conv=notrunc status=none
+printf '\x0d\x00\x01\x00\x00\x00\x04\x00' |
+	dd of="$R/sys/devices/pci0000:00/0000:00:01.0/config" bs=1 seek=256 conv=notrunc status=none
 port mlx5_0 state "1: DOWN"
-rm "$R"/dev/infiniband/uverbs0 "$R/sys/class/infiniband/mlx5_0/device" "$R/sys/module/nvidia_peermem/version"
+rm "$R"/dev/infiniband/uverbs0 "$R/sys/class/infiniband/mlx5_0/device" \
+	"$R/sys/module/nvidia_peermem/version"
 ln -s ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0 "$R/sys/class/infiniband/mlx5_0/device"
 echo 8 >"$GPU/current_link_width"
 echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.1  x' >"$R/proc/driver/nvidia/version"
@@ -234,8 +256,11 @@ look 4 --no-transfer localhost:99999999
 says '^FAIL peer .*not a peer'
 stop "$SRV"
 
-# ---- the way to another host: a network namespace beside this one, in which somebody has the discovery port
-unshare -n ip link add v0 type veth peer name v1 2>/dev/null || { say "network namespaces are not permitted here: the way to another host was not tried"; exit 0; }
+# ---- the way to another host: a network namespace beside this one, in which somebody has the
+# discovery port
+unshare -n ip link add v0 type veth peer name v1 2>/dev/null ||
+	{ say "network namespaces are not permitted here: the way to another host was not tried"; \
+	exit 0; }
 cat >"$TMP/port.py" <<'P'
 import socket, struct, sys
 listener = socket.create_server(("10.77.0.2", 7471))
@@ -274,7 +299,10 @@ kill $far
 N
 printf 'use rdma both *:*\ndiscovery_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
 unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer discovery' >"$TMP/text"
-nth() { grep 'peer discovery' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" || fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"; }
+nth() {
+	grep 'peer discovery' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" ||
+		fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"
+}
 nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"
 nth 2 "^FAIL .*speaks version 6, this is 5"
 nth 3 "^FAIL .*does not speak rdmashim's protocol"

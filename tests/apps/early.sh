@@ -19,7 +19,8 @@ one() {
 	local what=$1 program=$2
 	shift 2
 	shim_env
-	env "${SHIM_ENV[@]}" LD_PRELOAD="$*" timeout 20 "$program" fast >"$TMP/$what.log" 2>&1 3>&- ||
+	env "${SHIM_ENV[@]}" LD_PRELOAD="$*" timeout 20 "$program" fast >"$TMP/$what.log" 2>&1 \
+		3>&- ||
 		fail "$what: status $?: $(<"$TMP/$what.log")"
 	collect
 	say "$what: $FAST bytes on a fast path"

@@ -1,4 +1,5 @@
-"""What test programs say to each other: blocks to a server that sends back all that comes. Knows nothing of the library."""
+"""What test programs say to each other: blocks to a server that sends back all that comes. Knows
+nothing of the library."""
 import sys
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Every way to wait with epoll, poll and select, with bytes that are checked, on connections that have been or are being cut
-# over: the same as on the kernel alone. Once at ease, once with a cut and rewind every 5 ms (where an edge without news is allowed).
+# Every way to wait with epoll, poll and select, with bytes that are checked, on connections that
+# have been or are being cut over: the same as on the kernel alone. Once at ease, once with a cut
+# and rewind every 5 ms (where an edge without news is allowed).
 #	epoll-modes.sh [SCENARIO...]
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"

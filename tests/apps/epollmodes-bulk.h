@@ -1,6 +1,6 @@
 /*
- * epollmodes-bulk.h - the scenarios that echo much data on several connections, by one thread or a team.
- * Included by epollmodes.c once, after its helpers.
+ * epollmodes-bulk.h - the scenarios that echo much data on several connections, by one thread or
+ * a team. Included by epollmodes.c once, after its helpers.
  */
 #ifndef TESTS_EPOLLMODES_BULK_H
 #define TESTS_EPOLLMODES_BULK_H
@@ -27,7 +27,8 @@ static uint32_t pump(struct echo *e)
 		ssize_t r;
 
 		while (e->at < e->len) {
-			r = send(e->c->fd, e->buf + e->at, e->len - e->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+			r = send(e->c->fd, e->buf + e->at, e->len - e->at,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
 			if (r < 0 && errno == EAGAIN)
 				return EPOLLOUT;
 			if (r < 0)
@@ -112,9 +113,12 @@ static void bulk_one_thread(struct conn *c, uint32_t mode)
 		int n = epoll_wait(ep, e, 3, 5000);
 
 		if (n <= 0)
-			die("%s: %s; echoed %llu %llu %llu %llu", scene, n ? strerror(errno) : "nothing for 5 s",
-			    (unsigned long long)echoes[0].echoed, (unsigned long long)echoes[1].echoed,
-			    (unsigned long long)echoes[2].echoed, (unsigned long long)echoes[3].echoed);
+			die("%s: %s; echoed %llu %llu %llu %llu", scene,
+			    n ? strerror(errno) : "nothing for 5 s",
+			    (unsigned long long)echoes[0].echoed,
+			    (unsigned long long)echoes[1].echoed,
+			    (unsigned long long)echoes[2].echoed,
+			    (unsigned long long)echoes[3].echoed);
 		for (int i = 0; i < n; i++) {
 			struct echo *x = e[i].data.ptr;
 			uint32_t want = mode & EPOLLET ? pump(x) : step(x);

@@ -1,12 +1,14 @@
 /*
- * epollmodes.c - every way to wait with epoll, poll and select for connections whose bytes are checked: level, edge,
- * one-shot, exclusive, several instances and threads, nested, together with timers, pipes and eventfds. The stepwise
- * scenarios get connections that have seen traffic and time; the bulk ones register fresh connections and echo
- * while the peer verifies. Knows nothing of the library.
+ * epollmodes.c - every way to wait with epoll, poll and select for connections whose bytes are
+ * checked: level, edge, one-shot, exclusive, several instances and threads, nested, together
+ * with timers, pipes and eventfds. The stepwise scenarios get connections that have seen traffic
+ * and time; the bulk ones register fresh connections and echo while the peer verifies. Knows
+ * nothing of the library.
  *
- *	epollmodes accept|connect [-l] [SCENARIO...]
- *	epollmodes list
- * -l: an edge without new data is no mistake (a connection that changes its path gives one): it is not printed.
+ * 	epollmodes accept|connect [-l] [SCENARIO...]
+ * 	epollmodes list
+ * -l: an edge without new data is no mistake (a connection that changes its path gives one): it
+ * is not printed.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,8 +29,9 @@ static const char *bits(uint32_t b)
 {
 	static _Thread_local char s[64];
 
-	snprintf(s, sizeof(s), "%s%s%s%s%s%s", b & EPOLLIN ? " IN" : "", b & EPOLLOUT ? " OUT" : "", b & EPOLLRDHUP ? " RDHUP" : "",
-		 b & EPOLLERR ? " ERR" : "", b & EPOLLHUP ? " HUP" : "", b ? "" : " nothing");
+	snprintf(s, sizeof(s), "%s%s%s%s%s%s", b & EPOLLIN ? " IN" : "", b & EPOLLOUT ? " OUT" : "",
+		 b & EPOLLRDHUP ? " RDHUP" : "", b & EPOLLERR ? " ERR" : "",
+		 b & EPOLLHUP ? " HUP" : "", b ? "" : " nothing");
 	return s;
 }
 
@@ -108,7 +111,8 @@ static void level(struct conn *c)
 	say("still:%s", bits(wait_one(ep, c->fd, 2000)));
 	ask(P_SEND, c, 10);
 	b = wait_one(ep, c->fd, 2000);
-	for (int i = 0; loose && b == EPOLLOUT && i < 2000; i++) {	/* what is there may be under way to the other path */
+	/* what is there may be under way to the other path */
+	for (int i = 0; loose && b == EPOLLOUT && i < 2000; i++) {
 		poll(NULL, 0, 1);
 		b = wait_one(ep, c->fd, 2000);
 	}
@@ -582,11 +586,13 @@ static void add_while_waiting(struct conn *c)
 
 /* ---- a busy connection must not keep others from being seen ---- */
 
-/* Reads on until the peer, which may be blocked with what it could not send, has said how much it was. */
+/* Reads on until the peer, which may be blocked with what it could not send, has said how much
+ * it was. */
 static bool poured(struct conn *c, long *bytes)
 {
 	struct pair_cmd m = { .op = P_LAST };
-	struct pollfd p[2] = { { .fd = c->fd, .events = POLLIN }, { .fd = pair_ctl, .events = POLLIN } };
+	struct pollfd p[2] = { { .fd = c->fd, .events = POLLIN }, { .fd = pair_ctl,
+		.events = POLLIN } };
 	struct pair_ans a;
 	ssize_t r;
 
@@ -605,7 +611,8 @@ static bool poured(struct conn *c, long *bytes)
 
 static void fair(struct conn *c)
 {
-	int ep = ep_new(), tf = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), ev = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), p[2];
+	int ep = ep_new(), tf = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
+	    ev = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), p[2];
 	struct itimerspec its = { { 0, 5000000 }, { 0, 5000000 } };
 
 	if (pipe2(p, O_NONBLOCK | O_CLOEXEC))
@@ -640,8 +647,10 @@ static void fair(struct conn *c)
 				} else if (fd == p[0]) {
 					if (read(fd, &x, 1) == 1)
 						pipes++;
-					if (wrote)		/* not one that the round before left */
-						late = now_ms() - wrote > late ? now_ms() - wrote : late;
+					/* not one that the round before left */
+					if (wrote)
+						late = now_ms() - wrote > late ? now_ms() - wrote
+									       : late;
 					wrote = 0;
 				} else if (fd == ev) {
 					eventfd_read(ev, &x);
@@ -655,10 +664,12 @@ static void fair(struct conn *c)
 		}
 		if (!poured(c, &bytes))
 			say("bytes are missing");
-		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max, bytes > 1000000, ticks > 4, pipes > 3, events > 3,
-		    late < 2000);
+		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max,
+		    bytes > 1000000, ticks > 4, pipes > 3, events > 3, late < 2000);
 		if (!(ticks > 4 && pipes > 3 && events > 3 && late < 2000))
-			fprintf(stderr, "%s: %ld bytes, ticks %d, pipe %d, eventfd %d, latest %llu ms\n", scene, bytes, ticks, pipes, events, (unsigned long long)late);
+			fprintf(stderr,
+				"%s: %ld bytes, ticks %d, pipe %d, eventfd %d, latest %llu ms\n",
+				scene, bytes, ticks, pipes, events, (unsigned long long)late);
 	}
 	close(tf);
 	close(ev);
@@ -699,7 +710,8 @@ static void exclusive(struct conn *c)
 {
 	(void)c;
 	uint16_t port = 0;
-	int l = tcp_listener(&port), stop = eventfd(0, EFD_CLOEXEC), ep = ep_new(), sum = 0, fds[EXCL];
+	int l = tcp_listener(&port), stop = eventfd(0, EFD_CLOEXEC), ep = ep_new(), sum = 0,
+	    fds[EXCL];
 	struct taker t[2];
 	pthread_t th[2];
 	char b[16];
@@ -707,7 +719,8 @@ static void exclusive(struct conn *c)
 	fcntl(l, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 2; i++) {
 		t[i] = (struct taker){ .ep = ep_new(), .l = l, .stop = stop };
-		if (ctl(t[i].ep, EPOLL_CTL_ADD, l, EPOLLIN | EPOLLEXCLUSIVE) || ctl(t[i].ep, EPOLL_CTL_ADD, stop, EPOLLIN))
+		if (ctl(t[i].ep, EPOLL_CTL_ADD, l, EPOLLIN | EPOLLEXCLUSIVE) ||
+		    ctl(t[i].ep, EPOLL_CTL_ADD, stop, EPOLLIN))
 			die("%s: add", scene);
 		pthread_create(&th[i], NULL, take_thread, &t[i]);
 	}
@@ -754,14 +767,16 @@ static void exclusive_conn(struct conn *c)
 	say("in another %d", ctl(other, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE));
 	for (int i = 0; i < 20; i++) {
 		ask(P_SEND, c, 10);
-		for (int k = 0; k < 100 && !(wait_one(i % 2 ? ep : other, c->fd, 100) & EPOLLIN); k++)
+		for (int k = 0; k < 100 && !(wait_one(i % 2 ? ep : other, c->fd, 100) & EPOLLIN);
+		     k++)
 			;
 		gather(c, 10);
 	}
 	say("read twenty times");
 	ctl(ep, EPOLL_CTL_DEL, c->fd, 0);
 	ctl(other, EPOLL_CTL_DEL, c->fd, 0);
-	say("with ONESHOT %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT));
+	say("with ONESHOT %d",
+	    ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT));
 	say("by MOD %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLEXCLUSIVE));
 	close(other);
 	close(ep);
@@ -799,11 +814,15 @@ static const struct {
 } scenes[] = {
 #define S(f, n) { #f, f, n, false }
 #define F(f, n) { #f, f, n, true }
-	S(level, 1), S(edge, 1), S(edges, 1), S(arrivals, 1), S(oneshot, 1), S(two_instances, 1), S(nested, 1), S(many_fds, 1), S(toggling, 1), S(rdhup, 1),
-	S(reset, 1), S(close_while_waiting, 2), S(epoll_closed_while_waiting, 1), S(add_while_waiting, 1), S(fair, 1), S(exclusive, 1), S(exclusive_conn, 1),
+	S(level, 1), S(edge, 1), S(edges, 1), S(arrivals, 1), S(oneshot, 1), S(two_instances, 1),
+		S(nested, 1), S(many_fds, 1), S(toggling, 1), S(rdhup, 1),
+	S(reset, 1), S(close_while_waiting, 2), S(epoll_closed_while_waiting, 1),
+		S(add_while_waiting, 1), S(fair, 1), S(exclusive, 1), S(exclusive_conn, 1),
 	S(bad_calls, 1),
-	F(bulk_level, BULK_CONNS), F(bulk_edge, BULK_CONNS), F(bulk_oneshot, BULK_CONNS), F(bulk_edge_oneshot, BULK_CONNS),
-	F(bulk_split, BULK_CONNS), F(team_edge_oneshot, BULK_CONNS), F(team_oneshot, BULK_CONNS), F(team_edge, BULK_CONNS),
+	F(bulk_level, BULK_CONNS), F(bulk_edge, BULK_CONNS), F(bulk_oneshot, BULK_CONNS),
+		F(bulk_edge_oneshot, BULK_CONNS),
+	F(bulk_split, BULK_CONNS), F(team_edge_oneshot, BULK_CONNS), F(team_oneshot, BULK_CONNS),
+		F(team_edge, BULK_CONNS),
 	F(team_level, BULK_CONNS),
 	F(edges, 1), F(arrivals, 1), F(toggling, 1), F(fair, 1),
 	S(nest_steps, 1), S(nest_edges, 1),

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as sandboxes do) go on: their blocking calls wait,
-# with and without a timeout, for what comes by the ring and for what comes by TCP. And a server that is at its limit when somebody wants to meet it
-# stays on TCP, and says why.
+# Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as
+# sandboxes do) go on: their blocking calls wait, with and without a timeout, for what comes by
+# the ring and for what comes by TCP. And a server that is at its limit when somebody wants to
+# meet it stays on TCP, and says why.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -71,7 +72,8 @@ says() { [[ $(reasons) == *no-fds* ]]; }
 within 20 says || fail "a server without descriptors: $(reasons)"
 : >"$TMP/go.end"
 
-# Who may have fewer than 64 gets each of them: no path is looked for, and nothing that a path needs is made, not even for a moment.
+# Who may have fewer than 64 gets each of them: no path is looked for, and nothing that a path
+# needs is made, not even for a moment.
 cat >"$TMP/all.py" <<'END'
 import os, socket, sys, time
 own = socket.create_server(("127.0.0.1", int(sys.argv[2]))) if sys.argv[1] == "server" else None
@@ -114,8 +116,9 @@ for LIMIT in 12 63; do
 	[[ $REASONS == no-fds:2 ]] || fail "with $LIMIT: $REASONS"
 done
 
-# A limit that is lowered on the path: what the other end sent before it exited comes, and a close does not wait for an other end that stands still.
-# A limit that is raised: the next connection finds its path.
+# A limit that is lowered on the path: what the other end sent before it exited comes, and a close
+# does not wait for an other end that stands still. A limit that is raised: the next connection
+# finds its path.
 cat >"$TMP/moves.py" <<'END'
 import os, resource, signal, socket, sys, threading, time
 def limit(n):

@@ -1,11 +1,15 @@
 /*
- * forkbeside.c - children that are forked while other threads of their parent make, bind, copy and close connections: each connection
- * still has its end when all that know of it have closed it.
+ * forkbeside.c - children that are forked while other threads of their parent make, bind, copy
+ * and close connections: each connection still has its end when all that know of it have closed
+ * it.
  *
- *	forkbeside proofs N	N rounds; connections come, and are bound, while the main thread forks
- *	forkbeside copies N	N rounds; a thread puts copies of a connection in each other's place by dup2(), while the main thread forks
+ * 	forkbeside proofs N	N rounds; connections come, and are bound, while the main
+ * 				thread forks
+ * 	forkbeside copies N	N rounds; a thread puts copies of a connection in each other's
+ * 				place by dup2(), while the main thread forks
  *
- * The children do nothing and live until their round is over. Prints how many connections were without their end. Locks: none.
+ * The children do nothing and live until their round is over. Prints how many connections were
+ * without their end. Locks: none.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -190,14 +194,16 @@ static int copied(void)
 
 int main(int argc, char **argv)
 {
-	int n = argc > 2 ? atoi(argv[2]) : 0, bad = 0, of_proofs = argc > 1 && !strcmp(argv[1], "proofs");
+	int n = argc > 2 ? atoi(argv[2]) : 0, bad = 0,
+	    of_proofs = argc > 1 && !strcmp(argv[1], "proofs");
 	socklen_t len = sizeof(at);
 	pid_t other = 0;
 
-	at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	at = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	lis = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(lis, (void *)&at, len) || listen(lis, 128) || getsockname(lis, (void *)&at, &len) ||
-	    socketpair(AF_UNIX, SOCK_STREAM, 0, gate))
+	if (bind(lis, (void *)&at, len) || listen(lis, 128) ||
+	    getsockname(lis, (void *)&at, &len) || socketpair(AF_UNIX, SOCK_STREAM, 0, gate))
 		err(2, "sockets");
 	if (of_proofs) {
 		other = fork();

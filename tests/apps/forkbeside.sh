@@ -1,5 +1,6 @@
 #!/bin/bash
-# A child that is forked while the library has a connection's socket for a moment, a peer's proof or a copy, keeps none.
+# A child that is forked while the library has a connection's socket for a moment, a peer's proof
+# or a copy, keeps none.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 

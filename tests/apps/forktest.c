@@ -1,9 +1,11 @@
 /*
- * forktest.c - hands a connection from one process to another in the middle of a stream, in every way that programs do.
+ * forktest.c - hands a connection from one process to another in the middle of a stream, in
+ * every way that programs do.
  *
- *	forktest SCENARIO [-n BYTES] listen PORT | connect HOST PORT
- * The other end is `pattern -d both -n BYTES`. The first half of the stream is transferred, then the scenario happens,
- * then the rest; every byte is verified at both ends. Prints "SCENARIO ok" at the end.
+ * 	forktest SCENARIO [-n BYTES] listen PORT | connect HOST PORT
+ * The other end is `pattern -d both -n BYTES`. The first half of the stream is transferred, then
+ * the scenario happens, then the rest; every byte is verified at both ends. Prints "SCENARIO ok"
+ * at the end.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,8 +40,9 @@ static const char *self;
 
 static void die(const char *what)
 {
-	fprintf(stderr, "forktest: %s: %s (sent %llu, got %llu)\n", what, errno ? strerror(errno) : "?",
-		(unsigned long long)at->sent, (unsigned long long)at->got);
+	fprintf(stderr, "forktest: %s: %s (sent %llu, got %llu)\n", what,
+		errno ? strerror(errno) : "?", (unsigned long long)at->sent,
+		(unsigned long long)at->got);
 	_exit(1);
 }
 
@@ -63,7 +66,9 @@ static void transfer(int fd, uint64_t limit)
 	char b[CHUNK];
 
 	while (at->sent < limit || at->got < limit) {
-		struct pollfd p = { .fd = fd, .events = (at->sent < limit ? POLLOUT : 0) | (at->got < limit ? POLLIN : 0) };
+		struct pollfd p = { .fd = fd,
+				    .events = (at->sent < limit ? POLLOUT : 0) |
+					    (at->got < limit ? POLLIN : 0) };
 		size_t n;
 		ssize_t r;
 
@@ -88,7 +93,8 @@ static void transfer(int fd, uint64_t limit)
 			r = take(fd, b, n);
 			if (r <= 0)
 				die(r ? "receive" : "end of file");
-			if (pattern_check(b, r, at->server ? 0x7570 : 0x646f776e, at->got) != (size_t)r)
+			if (pattern_check(b, r, at->server ? 0x7570 : 0x646f776e, at->got) !=
+			    (size_t)r)
 				die("wrong byte");
 			at->got += r;
 		}
@@ -185,8 +191,8 @@ static void resume_by_exec(int fd, uint64_t sent, uint64_t got, int wait)
 	char word[128];
 
 	/* MAP_SHARED memory does not survive exec: pass the numbers. */
-	snprintf(word, sizeof(word), "%d %llu %llu %llu %d %d", fd, (unsigned long long)sent, (unsigned long long)got,
-		 (unsigned long long)at->bytes, at->server, wait);
+	snprintf(word, sizeof(word), "%d %llu %llu %llu %d %d", fd, (unsigned long long)sent,
+		 (unsigned long long)got, (unsigned long long)at->bytes, at->server, wait);
 	execl("/proc/self/exe", self, "resume", word, NULL);
 	die("exec");
 }
@@ -196,7 +202,8 @@ static void by_exec(int fd)
 	resume_by_exec(fd, at->sent, at->got, -1);
 }
 
-static void by_spawned(int fd)		/* the stream is inherited by another program, this one closes it */
+static void by_spawned(int fd)		/* the stream is inherited by another program, this one
+					 * closes it */
 {
 	pid_t p = fork();
 
@@ -206,7 +213,8 @@ static void by_spawned(int fd)		/* the stream is inherited by another program, t
 	reap(p);
 }
 
-/* A child has it under a second number and as another program, where the first was closed; it goes on when this one has had its share. */
+/* A child has it under a second number and as another program, where the first was closed; it
+ * goes on when this one has had its share. */
 static void by_twin(int fd)
 {
 	uint64_t share = at->bytes * 3 / 4, now = at->sent;
@@ -226,7 +234,8 @@ static void by_twin(int fd)
 	close(gone[1]);
 	if (read(gone[0], &c, 1) != 0)
 		die("exec");
-	for (int i = 1; i <= 20; i++) {		/* time in which a library of ours that knows of one holder only would leave TCP */
+	/* time in which a library of ours that knows of one holder only would leave TCP */
+	for (int i = 1; i <= 20; i++) {
 		transfer(fd, now + (share - now) * i / 20);
 		usleep(2000);
 	}
@@ -238,8 +247,8 @@ static void by_twin(int fd)
 
 static void close_unseen(int fd) { sys6(SYS_close, fd, 0, 0, 0, 0, 0); }
 
-/* The same, after timers were closed by calls of the kernel that no library sees: all but the first, as there are in this process only if
- * the library has made some. */
+/* The same, after timers were closed by calls of the kernel that no library sees: all but the
+ * first, as there are in this process only if the library has made some. */
 static void by_twin_closed(int fd)
 {
 	char path[64], what[64] = "";
@@ -257,7 +266,8 @@ static void by_twin_closed(int fd)
 	by_twin(fd);
 }
 
-static void spawn_true(int fd)		/* vfork and exec of something else, with the descriptor open in it */
+static void spawn_true(int fd)		/* vfork and exec of something else, with the descriptor
+					 * open in it */
 {
 	char *argv[] = { "true", NULL }, *env[] = { NULL };
 	int i;
@@ -280,7 +290,8 @@ static void start_helper(void)		/* before the connection exists */
 	int sv[2], fd;
 	char c, control[CMSG_SPACE(sizeof(int))];
 	struct iovec v = { &c, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 		die("socketpair");
@@ -301,7 +312,8 @@ static void by_receiver(int fd)		/* passed over a unix socket to another process
 {
 	char c = 'x', control[CMSG_SPACE(sizeof(int))];
 	struct iovec v = { &c, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 
 	memset(control, 0, sizeof(control));
@@ -381,7 +393,8 @@ static void by_daemon(int fd)		/* two forks, the middle process ends first */
 		die("grandchild failed");
 }
 
-/* Two children; one goes on with it when the parent has closed its own, the other only keeps it open. */
+/* Two children; one goes on with it when the parent has closed its own, the other only keeps it
+ * open. */
 static void by_sibling(int fd)
 {
 	int closed[2], over[2];
@@ -392,7 +405,8 @@ static void by_sibling(int fd)
 		die("pipe");
 	p = fork();
 	if (p == 0) {
-		alarm(20);		/* one that waits for an answer that nobody gives waits for longer */
+		alarm(20);		/* one that waits for an answer that nobody gives waits
+					 * for longer */
 		close(over[0]);
 		close(closed[1]);
 		if (read(closed[0], &c, 1) != 0)
@@ -508,11 +522,14 @@ int main(int argc, char **argv)
 	}
 	while (argc > 1 && s < scenarios + SCENARIOS && strcmp(argv[1], s->name))
 		s++;
-	if (argc < i + 2 || s == scenarios + SCENARIOS || (strcmp(argv[i], "listen") && argc < i + 3)) {
-		fprintf(stderr, "usage: forktest list | SCENARIO [-n BYTES] listen PORT | connect HOST PORT\n");
+	if (argc < i + 2 || s == scenarios + SCENARIOS ||
+	    (strcmp(argv[i], "listen") && argc < i + 3)) {
+		fprintf(stderr, "usage: forktest list | SCENARIO [-n BYTES] listen PORT | connect "
+				"HOST PORT\n");
 		return 2;
 	}
-	*at = (struct progress){ .bytes = bytes, .server = !strcmp(argv[i], "listen"), .raw = s->run == by_raw_calls };
+	*at = (struct progress){ .bytes = bytes, .server = !strcmp(argv[i], "listen"),
+				 .raw = s->run == by_raw_calls };
 	if (s->run == by_receiver)
 		start_helper();
 	fd = get_socket(argv[i], argv + i + 1);

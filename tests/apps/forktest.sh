@@ -1,6 +1,7 @@
 #!/bin/bash
-# A connection changes hands in mid-stream: fork, exec, posix_spawn, a descriptor passed to another process, dup, stdio,
-# raw system calls. Each scenario at the connecting and at the accepting end.
+# A connection changes hands in mid-stream: fork, exec, posix_spawn, a descriptor passed to
+# another process, dup, stdio, raw system calls. Each scenario at the connecting and at the
+# accepting end.
 # TIMEOUT: 300
 . "$(dirname "$0")/lib.sh"
 F=$B/apps/forktest P=$B/apps/pattern
@@ -13,7 +14,8 @@ one() {
 		server "$P" listen -w poll -n $N "$port"
 		wait_port "$port"
 		client "$F" "$1" -n $N connect 127.0.0.1 "$port" >"$TMP/client.log" 2>&1 ||
-			fail "$1 at the client, status $?: $(cat "$TMP"/client.log "$TMP"/server.log)"
+			fail "$1 at the client, status $?:" \
+			"$(cat "$TMP"/client.log "$TMP"/server.log)"
 		finish "$SRV" 15 || fail "$1 at the client; peer: $(cat "$TMP/server.log")"
 	else
 		server "$F" "$1" -n $N listen "$port"

@@ -1,6 +1,8 @@
 """Ends for full-table.sh; they know nothing of the library.
-	full-table.py server PORT		echoes one connection; told "full" on it, it leaves itself one free descriptor, for a second one
-	full-table.py client PORT GO		echoes on one; when the file GO is there on a second one as well, and then on both
+	full-table.py server PORT		echoes one connection; told "full" on it, it leaves
+						itself one free descriptor, for a second one
+	full-table.py client PORT GO		echoes on one; when the file GO is there on a second
+						one as well, and then on both
 """
 import os, select, socket, sys, time
 from echo import exchange

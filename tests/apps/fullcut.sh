@@ -1,6 +1,6 @@
 #!/bin/bash
-# A connection is cut over while TCP is full, because its reader stops again and again: whoever waits for room then, in whatever way,
-# gets it when the reader goes on.
+# A connection is cut over while TCP is full, because its reader stops again and again: whoever
+# waits for room then, in whatever way, gets it when the reader goes on.
 . "$(dirname "$0")/lib.sh"
 P=$B/apps/pattern
 
@@ -11,7 +11,8 @@ job() {
 		free_port port
 		server "$P" listen -w $how -d up -n 60000000 "$port"
 		wait_port "$port"
-		start client "$TMP/client.log" "$P" connect -w $how -d up -n 60000000 127.0.0.1 "$port"
+		start client "$TMP/client.log" "$P" connect -w $how -d up -n 60000000 127.0.0.1 \
+			"$port"
 		client=$PID
 		for ((n = 0; n < 40; n++)); do
 			kill -STOP "$SRV" && sleep 0.03 && kill -CONT "$SRV" && sleep 0.005 || break

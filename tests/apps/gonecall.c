@@ -1,9 +1,12 @@
 /*
- * gonecall.c - a thread that ends inside a blocking call on a young connection; then the connection is used as if nothing had been.
+ * gonecall.c - a thread that ends inside a blocking call on a young connection; then the
+ * connection is used as if nothing had been.
  *
- *	gonecall recv|send|exit
- * recv, send: the thread is cancelled in that call; exit: it calls pthread_exit() in a signal handler, inside recv(). Both ends of the connection are in
- * this process. Prints the port, then plays ball until there is something to read on fd 0; "done" at the end. Knows nothing of the library.
+ * 	gonecall recv|send|exit
+ * recv, send: the thread is cancelled in that call; exit: it calls pthread_exit() in a signal
+ * handler, inside recv(). Both ends of the connection are in this process. Prints the port, then
+ * plays ball until there is something to read on fd 0; "done" at the end. Knows nothing of the
+ * library.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -46,8 +49,10 @@ static void play_ball(void)
 
 	for (unsigned i = 0; !poll(&p, 1, 0); i++) {
 		memset(c, (int)(i & 0xff), sizeof c);
-		if (send(a, c, sizeof c, 0) != sizeof c || recv(b, c, sizeof c, MSG_WAITALL) != sizeof c || c[99] != (char)(i & 0xff) ||
-		    send(b, c, sizeof c, 0) != sizeof c || recv(a, c, sizeof c, MSG_WAITALL) != sizeof c || c[99] != (char)(i & 0xff))
+		if (send(a, c, sizeof c, 0) != sizeof c ||
+		    recv(b, c, sizeof c, MSG_WAITALL) != sizeof c || c[99] != (char)(i & 0xff) ||
+		    send(b, c, sizeof c, 0) != sizeof c ||
+		    recv(a, c, sizeof c, MSG_WAITALL) != sizeof c || c[99] != (char)(i & 0xff))
 			die("ball");
 	}
 }

@@ -1,7 +1,9 @@
 /*
- * grown.c - connections, one after the other, each of which makes its sender's ring grow and is closed: what do they leave in the segment?
+ * grown.c - connections, one after the other, each of which makes its sender's ring grow and is
+ * closed: what do they leave in the segment?
  *
- *	grown N KIB	N connections; waits until at most KIB of the segments are in memory, 5 s at most; prints "fine", or how many there are
+ * 	grown N KIB	N connections; waits until at most KIB of the segments are in memory,
+ * 			5 s at most; prints "fine", or how many there are
  *
  * Both ends are here, so each page counts twice: two mappings. Locks: none.
  */
@@ -71,7 +73,8 @@ static void block(int a, int b)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int l = socket(AF_INET, SOCK_STREAM, 0), n = argc > 1 ? atoi(argv[1]) : 0;
 	long most = argc > 2 ? atol(argv[2]) : 0, now = 0;
 	socklen_t len = sizeof(at);

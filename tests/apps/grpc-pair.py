@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""grpc-pair.py server PORT | client PORT | bench PORT SECS: gRPC (HTTP/2 over its own event engine): calls one by one, many at once, streams both
-ways, a cancelled and a too late one. The client prints what must be the same on every path; bench how many calls a second there are,
-one by one and 32 at once, and how many MB of 1 MB messages."""
+"""grpc-pair.py server PORT | client PORT | bench PORT SECS: gRPC (HTTP/2 over its own event
+engine): calls one by one, many at once, streams both ways, a cancelled and a too late one.
+The client prints what must be the same on every path; bench how many calls a second there
+are, one by one and 32 at once, and how many MB of 1 MB messages."""
 import hashlib
 import sys
 import threading
@@ -111,7 +112,8 @@ def bench(port, secs):
             n, start = 0, time.monotonic()
             while time.monotonic() < start + float(secs):
                 calls = [echo.future(q, timeout=60) for _ in range(width)] if width > 1 else []
-                assert all(f.result() == want for f in calls) if calls else echo(q, timeout=60) == want
+                assert all(f.result() == want for f in calls) if calls else echo(q,
+                    timeout=60) == want
                 n += width
             print("%s %.1f" % (name, n / (time.monotonic() - start)))
 

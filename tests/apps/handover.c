@@ -1,7 +1,8 @@
 /*
- * handover.c serve PORT | ask PORT SECS: one thread waits in an epoll instance, removes the connection that has something to read and hands it over to one of many
- * workers, who answer, add it again or close it: as Apache's event MPM does. An event for a connection that was removed would hand it to two of them, or one that
- * is no more. Knows nothing of the library.
+ * handover.c serve PORT | ask PORT SECS: one thread waits in an epoll instance, removes the
+ * connection that has something to read and hands it over to one of many workers, who answer,
+ * add it again or close it: as Apache's event MPM does. An event for a connection that was
+ * removed would hand it to two of them, or one that is no more. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -94,7 +95,8 @@ static void hand(struct conn *c)
 
 	if (!atomic_compare_exchange_strong(&c->state, &waited, HANDED)) {
 		errno = 0;
-		die(waited == FREE ? "an event of a connection that is closed" : "an event of a connection that was removed");
+		die(waited == FREE ? "an event of a connection that is closed"
+				   : "an event of a connection that was removed");
 	}
 	if (epoll_ctl(ep, EPOLL_CTL_DEL, c->fd, NULL))
 		die("epoll_ctl, remove");
@@ -104,7 +106,8 @@ static void hand(struct conn *c)
 
 static int listen_at(int p)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)p), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)p),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int l = socket(AF_INET, SOCK_STREAM, 0), on = 1;
 
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -156,7 +159,8 @@ static void server(void)
 
 static void *client(void *arg)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	char buf[8192] = "";
 
 	while (!over) {

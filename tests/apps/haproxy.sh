@@ -1,6 +1,6 @@
 #!/bin/bash
-# haproxy (splicing off and on) between curl and nginx: large and small files, uploads, 200 requests on one connection.
-# The server's end is haproxy and nginx together.
+# haproxy (splicing off and on) between curl and nginx: large and small files, uploads, 200
+# requests on one connection. The server's end is haproxy and nginx together.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
 command -v haproxy >/dev/null && command -v nginx >/dev/null || skip "no haproxy or no nginx"
@@ -46,15 +46,18 @@ job() {
 		wait_port "$front"
 		{
 			client curl -sS --max-time 40 "http://127.0.0.1:$front/20m" | sha256sum
-			client curl -sS --max-time 40 "http://127.0.0.1:$front/1k?[1-200]" | sha256sum
-			client curl -sS --max-time 40 -T "$TMP/www/1k" -o /dev/null -w '%{http_code}\n' "http://127.0.0.1:$front/1k"
+			client curl -sS --max-time 40 "http://127.0.0.1:$front/1k?[1-200]" |
+				sha256sum
+			client curl -sS --max-time 40 -T "$TMP/www/1k" -o /dev/null \
+				-w '%{http_code}\n' "http://127.0.0.1:$front/1k"
 		} >>"$OUT"
 		kill "$PID"
 		wait "$PID" 2>/dev/null
 	done
 	stop "$SRV"
 }
-# With only the server preloaded haproxy and nginx hold both ends of a connection: its bytes are fast, rightly.
+# With only the server preloaded haproxy and nginx hold both ends of a connection: its bytes are
+# fast, rightly.
 all=$MODES
 MODES=${all/ server/} for_modes job 100000
 [[ $all != *server* ]] || MODES=server for_modes job none

@@ -2,11 +2,14 @@
  * holds.c - what a wait has called readable, or writable, is so until it is used. Knows nothing of
  * the library.
  *
- *	holds server PORT		answers each request of four bytes, a count, with so many bytes; 0: it closes
- *	holds client PORT HOW CONNS ROUNDS BYTES CHILDREN
- *					so many connections, a thread each, wait by HOW (ways[]) and read, for so many rounds at
- *					least; meanwhile another thread starts so many children, one every 20 ms, who inherit
- *					them all. Says how often what was there gave EAGAIN
+ * 	holds server PORT		answers each request of four bytes, a count, with so
+ * 					many bytes; 0: it closes
+ * 	holds client PORT HOW CONNS ROUNDS BYTES CHILDREN
+ * 					so many connections, a thread each, wait by HOW
+ * 					(ways[]) and read, for so many rounds at
+ * 					least; meanwhile another thread starts so many
+ * 					children, one every 20 ms, who inherit
+ * 					them all. Says how often what was there gave EAGAIN
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -137,8 +140,10 @@ static const struct way {
 	bool (*wait)(int fd, int ep);
 	bool nonblock;
 } ways[] = {
-	{ "poll", by_poll, true },	{ "ppoll", by_ppoll, true },	{ "select", by_select, true },
-	{ "pselect", by_pselect, true }, { "epoll", by_epoll, true },	{ "timeout", by_timeout, false },
+	{ "poll", by_poll, true },	{ "ppoll", by_ppoll, true },
+		{ "select", by_select, true },
+	{ "pselect", by_pselect, true }, { "epoll", by_epoll, true },
+		{ "timeout", by_timeout, false },
 };
 static const struct way *way;
 

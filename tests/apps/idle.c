@@ -1,14 +1,18 @@
 /*
- * idle.c - many connections that do little: an echo server and a client that sends a numbered message on each of its
- * connections when it is told to, and checks what comes back. Between two rounds both only wait. Knows nothing of the library.
+ * idle.c - many connections that do little: an echo server and a client that sends a numbered
+ * message on each of its connections when it is told to, and checks what comes back. Between two
+ * rounds both only wait. Knows nothing of the library.
  *
- *	idle server HOW PORT		echoes until its standard input's peer ends it
- *	idle client HOW PORT N FIFO	N connections; commands from FIFO, a line each: `go K` K rounds, `run MS` rounds at
- *					intervals of MS until the next command, `quit`
- * At 127.0.0.1, or $IDLE_ADDR. HOW: epoll (one thread, edge-triggered at the client), poll, or threads (the server has a blocked thread per connection; the client as poll)
+ * 	idle server HOW PORT		echoes until its standard input's peer ends it
+ * 	idle client HOW PORT N FIFO	N connections; commands from FIFO, a line each: `go K`
+ * 					K rounds, `run MS` rounds at intervals of MS until the
+ * 					next command, `quit`
+ * At 127.0.0.1, or $IDLE_ADDR. HOW: epoll (one thread, edge-triggered at the client), poll, or
+ * threads (the server has a blocked thread per connection; the client as poll)
  *
- * The client prints "connected", "done TOTAL" after each `go`, "still TOTAL" when a `run` is interrupted, and exits 0; 1 after a
- * wrong byte, a lost connection or a round of more than 20 s.
+ * The client prints "connected", "done TOTAL" after each `go`, "still TOTAL" when a `run` is
+ * interrupted, and exits 0; 1 after a wrong byte, a lost connection or a round of more than 20
+ * s.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,11 +54,14 @@ static uint64_t now_ms(void)
 static int tcp(int port, bool server)
 {
 	const char *addr = getenv("IDLE_ADDR");
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = addr ? inet_addr(addr) : htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port),
+				 .sin_addr.s_addr = addr ? inet_addr(addr)
+					 : htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (server ? bind(fd, (void *)&a, sizeof(a)) || listen(fd, 4096) : connect(fd, (void *)&a, sizeof(a)))
+	if (server ? bind(fd, (void *)&a, sizeof(a)) || listen(fd, 4096)
+		   : connect(fd, (void *)&a, sizeof(a)))
 		die(server ? "listen" : "connect");
 	return fd;
 }
@@ -181,7 +188,8 @@ static bool answer(int i)
 	n = recv(fds[i], got, sizeof(got), MSG_DONTWAIT);
 	message(want, i);
 	if (n != MSG || memcmp(want, got, MSG)) {
-		fprintf(stderr, "connection %d message %llu: wrong answer\n", i, (unsigned long long)total);
+		fprintf(stderr, "connection %d message %llu: wrong answer\n", i,
+			(unsigned long long)total);
 		_exit(1);
 	}
 	return true;
@@ -207,7 +215,8 @@ static void one_round(void)
 	}
 	while (left) {
 		if (now_ms() > end) {
-			fprintf(stderr, "message %llu: %d answers missing after 20 s\n", (unsigned long long)total, left);
+			fprintf(stderr, "message %llu: %d answers missing after 20 s\n",
+				(unsigned long long)total, left);
 			_exit(1);
 		}
 		if (how == EPOLL) {
@@ -222,7 +231,8 @@ static void one_round(void)
 			}
 		} else {
 			for (i = 0; i < conns; i++)
-				p[i] = (struct pollfd){ .fd = in[i] ? -1 : fds[i], .events = POLLIN };
+				p[i] = (struct pollfd){ .fd = in[i] ? -1 : fds[i],
+							.events = POLLIN };
 			if (poll(p, conns, 1000) > 0)
 				for (i = 0; i < conns; i++)
 					if (p[i].revents && answer(i)) {
@@ -233,7 +243,8 @@ static void one_round(void)
 	}
 }
 
-/* Waits for a command on the fifo and on all connections, as an idle client does. timeout -1: for ever. */
+/* Waits for a command on the fifo and on all connections, as an idle client does. timeout -1:
+ * for ever. */
 static bool command(char *line, size_t len, int timeout)
 {
 	static struct pollfd *p;

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on shared memory both ways,
-# then 5 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
-# blocked thread per connection. (Until `ring_idle` is over the background thread looks at their rings;
-# then it has nothing to look at.) And afterwards they still work. Who waits for room in a ring that stays full sleeps, too.
+# Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on
+# shared memory both ways, then 5 seconds in which no thread of either process may be woken or use
+# CPU time. Also with poll, and with a blocked thread per connection. (Until `ring_idle` is over
+# the background thread looks at their rings; then it has nothing to look at.) And afterwards they
+# still work. Who waits for room in a ring that stays full sleeps, too.
 #	idle.sh [full]		only that
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
@@ -56,13 +57,16 @@ one() {
 	s0=$(pss "$SRV") c0=$(pss "$c")
 	echo "go 40" >"$TMP/fifo"
 	within 30 told "done 40" 1 || fail "$how: the first rounds: $(cat "$TMP/client.log")"
-	# Found only after the last answer, on a busy machine, they are not cut before the next one: all wait as they did before.
+	# Found only after the last answer, on a busy machine, they are not cut before the next
+	# one: all wait as they did before.
 	end=$((SECONDS + 20))
-	until took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 2 "c['tx_path'] == c['rx_path'] == 'shm'"); do
+	until took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 2 \
+		"c['tx_path'] == c['rx_path'] == 'shm'"); do
 		((SECONDS < end)) || fail "$how: $took"
 		more 2
 	done
-	# The last reply may have come before the ends were quite ready to cut; and what was learnt is used once.
+	# The last reply may have come before the ends were quite ready to cut; and what was
+	# learnt is used once.
 	more 2
 	within 20 rested || fail "$how: rings keep their memory"
 	sleep 2
@@ -70,11 +74,15 @@ one() {
 	sleep "$secs"
 	after=$(usage_of "$SRV" "$c")
 	s1=$(pss "$SRV") c1=$(pss "$c")
-	say "$how: $n connections idle for $secs s: $((${after% *} - ${before% *})) wake-ups, $((${after#* } - ${before#* })) ticks;" \
-		"memory per connection: server $(((s1 - s0) * 10 / n)), client $(((c1 - c0) * 10 / n)) tenths of KiB (Pss)"
-	[[ $before == "$after" ]] || fail "$how: not idle: switches and ticks went from $before to $after"
+	say "$how: $n connections idle for $secs s: $((${after% *} - ${before% *})) wake-ups," \
+		"$((${after#* } - ${before#* })) ticks;" \
+		"memory per connection: server $(((s1 - s0) * 10 / n)), client $(((c1 - \
+		c0) * 10 / n)) tenths of KiB (Pss)"
+	[[ $before == "$after" ]] ||
+		fail "$how: not idle: switches and ticks went from $before to $after"
 	# Idle, and still there: still cut, still right.
-	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 "c['tx_path'] == c['rx_path'] == 'shm'") ||
+	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 \
+		"c['tx_path'] == c['rx_path'] == 'shm'") ||
 		fail "$how: after the rest: $took"
 	more 3
 	echo quit >"$TMP/fifo"
@@ -101,7 +109,8 @@ crowd() {
 	sleep 3
 	after=$(usage_of "$SRV" "$c")
 	collect
-	say "crowd: $n threads idle for 3 s: $((${after% *} - ${before% *})) wake-ups, $((${after#* } - ${before#* })) ticks; on TCP because: $REASONS"
+	say "crowd: $n threads idle for 3 s: $((${after% *} - ${before% *})) wake-ups," \
+		"$((${after#* } - ${before#* })) ticks; on TCP because: $REASONS"
 	((${after#* } - ${before#* } < 30)) || fail "crowd: they do not rest"
 	[[ $REASONS == *no-bell* ]] || fail "crowd: the reason is not said"
 	more 3
@@ -116,7 +125,8 @@ full() {
 	shim_env
 	out=$(env "${SHIM_ENV[@]}" SNIP_WAIT_CUT=1 "$B/snippets/epoll" epoll_full_sleeps 2>&1)
 	say "$out"
-	[[ $out == *"epoll_full_sleeps: asleep"* ]] || fail "who waits for room in a full ring does not sleep"
+	[[ $out == *"epoll_full_sleeps: asleep"* ]] ||
+		fail "who waits for room in a full ring does not sleep"
 }
 
 begin_mode both

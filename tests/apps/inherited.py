@@ -1,4 +1,5 @@
-"""A server on the listener that it was started with (descriptor 3, sd_listen_fds(3)): sends back what comes, until the end of it."""
+"""A server on the listener that it was started with (descriptor 3, sd_listen_fds(3)): sends back
+what comes, until the end of it."""
 import socket
 import threading
 

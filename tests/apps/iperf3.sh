@@ -1,5 +1,6 @@
 #!/bin/bash
-# iperf3: one stream, four, and the other way round. It looks at no byte: what counts is that all three end, with plausible counts.
+# iperf3: one stream, four, and the other way round. It looks at no byte: what counts is that all
+# three end, with plausible counts.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 command -v iperf3 >/dev/null || skip "no iperf3"
@@ -11,8 +12,11 @@ job() {
 	wait_port "$port"
 	for how in "" "-P 4" "-R"; do
 		# shellcheck disable=SC2086
-		client timeout 30 iperf3 -c 127.0.0.1 -p "$port" -n 200M -J $how >"$TMP/client.log" 2>&1 || fail "iperf3 $how: $(cat "$TMP/client.log")"
-		python3 - "$how" "$TMP/client.log" >>"$OUT" <<-'END' || fail "iperf3 $how: $(cat "$TMP/client.log")"
+		client timeout 30 iperf3 -c 127.0.0.1 -p "$port" -n 200M \
+			-J $how >"$TMP/client.log" 2>&1 ||
+			fail "iperf3 $how: $(cat "$TMP/client.log")"
+		python3 - "$how" "$TMP/client.log" >>"$OUT" \
+			<<-'END' || fail "iperf3 $how: $(cat "$TMP/client.log")"
 		import json, sys
 		e = json.load(open(sys.argv[2]))["end"]
 		got, sent = e["sum_received"]["bytes"], e["sum_sent"]["bytes"]

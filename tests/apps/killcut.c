@@ -1,8 +1,8 @@
 /*
- * killcut.c server PORT | client PORT PEERS: peers that talk over several connections each are killed
- * at any moment, some when they have closed a direction. Who reads at the other end finds bytes, the end
- * or an error of reading, in whatever way he reads; EPIPE is for those who send. Knows nothing of the
- * library. The policy rewinds the connections all the time.
+ * killcut.c server PORT | client PORT PEERS: peers that talk over several connections each are
+ * killed at any moment, some when they have closed a direction. Who reads at the other end finds
+ * bytes, the end or an error of reading, in whatever way he reads; EPIPE is for those who send.
+ * Knows nothing of the library. The policy rewinds the connections all the time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -148,7 +148,8 @@ static void talk(uint32_t x)
 	struct pollfd p[CONNS];
 
 	for (int i = 0; i < CONNS; i++) {
-		p[i] = (struct pollfd){ .fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN | POLLOUT };
+		p[i] = (struct pollfd){ .fd = socket(AF_INET, SOCK_STREAM, 0),
+					.events = POLLIN | POLLOUT };
 		if (connect(p[i].fd, (void *)&at, sizeof at))
 			die("connect");
 	}
@@ -156,11 +157,13 @@ static void talk(uint32_t x)
 		poll(p, CONNS, 5);
 		for (int i = 0; i < CONNS; i++) {
 			if (p[i].revents & POLLOUT && noise(&x) % 2 &&
-			    send(p[i].fd, buf, 1 + noise(&x) % sizeof buf, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+			    send(p[i].fd, buf, 1 + noise(&x) % sizeof buf,
+				 MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
 			    errno != EAGAIN)
 				p[i].events = POLLIN;
 			if (p[i].revents & POLLIN && noise(&x) % 2 &&
-			    recv(p[i].fd, buf, 1 + noise(&x) % sizeof buf, MSG_DONTWAIT) == 0 && !p[i].events)
+			    recv(p[i].fd, buf, 1 + noise(&x) % sizeof buf, MSG_DONTWAIT) == 0 &&
+			    !p[i].events)
 				p[i].fd = -1;
 			if (p[i].events & POLLOUT && noise(&x) % 512 == 0) {
 				shutdown(p[i].fd, SHUT_WR);
@@ -193,7 +196,8 @@ static int client(int peers)
 
 int main(int argc, char **argv)
 {
-	at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	at = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	at.sin_port = htons((uint16_t)(argc > 2 ? atoi(argv[2]) : 0));
 	if (argc == 3 && !strcmp(argv[1], "server"))
 		server();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Peers are killed at any moment of rewinds and cuts, which come all the time: whoever reads gets bytes,
-# the end or a reset, and never an error of sending.
+# Peers are killed at any moment of rewinds and cuts, which come all the time: whoever reads gets
+# bytes, the end or a reset, and never an error of sending.
 #	killcut.sh [PEERS]
 # TIMEOUT: 120
 PEERS=${1:-500}

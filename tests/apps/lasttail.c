@@ -1,6 +1,7 @@
 /*
- * lasttail.c server PORT | client PORT CONNECTIONS: the client closes after its last answer, while the server sends a tail and then reads: it must find the end of the
- * connection, or a reset; EPIPE is for those who send. Knows nothing of the library.
+ * lasttail.c server PORT | client PORT CONNECTIONS: the client closes after its last answer,
+ * while the server sends a tail and then reads: it must find the end of the connection, or a
+ * reset; EPIPE is for those who send. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -92,7 +93,9 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
-	at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	at = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_port = htons((uint16_t)atoi(argv[2])),
+					   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	if (!strcmp(argv[1], "server"))
 		server();
 	left = atol(argv[3]);

@@ -1,10 +1,10 @@
 /*
  * lateadd.c ROUNDS: fds that are added to an epoll instance late. Knows nothing of the library.
  *
- * First: one thread makes, uses and closes TCP connections, another adds their fds to the instance all the while, so often just
- * when they are closed. Each round ends with the close of the instance.
- * Then: a thread sleeps in the instance, another adds a connection that was used in other ways before; what comes on it
- * must wake the sleeper.
+ * First: one thread makes, uses and closes TCP connections, another adds their fds to the
+ * instance all the while, so often just when they are closed. Each round ends with the close of
+ * the instance. Then: a thread sleeps in the instance, another adds a connection that was used
+ * in other ways before; what comes on it must wake the sleeper.
  */
 #include <netinet/in.h>
 #include <pthread.h>
@@ -30,7 +30,8 @@ static void *adder(void *arg)
 		for (int i = 0; i < 2; i++) {
 			struct epoll_event e = { .events = EPOLLIN, .data.u64 = n++ };
 
-			epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e);	/* it may be closed, or there already */
+			/* it may be closed, or there already */
+			epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e);
 		}
 	return NULL;
 }
@@ -118,7 +119,8 @@ static pthread_t sleeping(void *(*what)(void *))
 
 	sleeper_id = 0;
 	must(!pthread_create(&th, NULL, what, NULL), "thread");
-	for (int calm = 0; calm < 5; calm = sleeper_id && state_of(sleeper_id) == 'S' ? calm + 1 : 0)
+	for (int calm = 0; calm < 5;
+	     calm = sleeper_id && state_of(sleeper_id) == 'S' ? calm + 1 : 0)
 		nanosleep(&t, NULL);
 	return th;
 }
@@ -139,7 +141,8 @@ static void woken(int l, const struct sockaddr_in *a)
 	}
 	receiver_fd = s;
 	in_recv = sleeping(receiver);
-	must(send(c, "x", 1, 0) == 1 && !pthread_join(in_recv, &r) && (long)r == 1, "blocked receive");
+	must(send(c, "x", 1, 0) == 1 && !pthread_join(in_recv, &r) && (long)r == 1,
+	     "blocked receive");
 	must(!epoll_ctl(ep, EPOLL_CTL_ADD, s, &e), "add");
 	must(send(c, "x", 1, 0) == 1 && !pthread_join(in_epoll, &r), "send");
 	if ((long)r != 1) {
@@ -157,7 +160,9 @@ int main(int argc, char **argv)
 	int l = socket(AF_INET, SOCK_STREAM, 0), rounds = argc > 1 ? atoi(argv[1]) : 10;
 	socklen_t len = sizeof a;
 
-	must(l >= 0 && !bind(l, (void *)&a, len) && !listen(l, 16) && !getsockname(l, (void *)&a, &len), "listener");
+	must(l >= 0 && !bind(l, (void *)&a, len) && !listen(l, 16) &&
+		     !getsockname(l, (void *)&a, &len),
+	     "listener");
 	for (int r = 0; r < rounds; r++) {
 		pthread_t t;
 

@@ -1,7 +1,9 @@
 /*
- * leftbehind.c server PORT | client PORT STOP: when the file STOP is there, a client is killed while a child of its, which knows nothing of
- * the library, has its socket still: what was on the way is lost. The server's thread that has been reading
- * from the start, and its next calls, or the one that sends, hear of a reset, once, and the reader never of EPIPE, which is for those who send.
+ * leftbehind.c server PORT | client PORT STOP: when the file STOP is there, a client is killed
+ * while a child of its, which knows nothing of the library, has its socket still: what was on
+ * the way is lost. The server's thread that has been reading from the start, and its next calls,
+ * or the one that sends, hear of a reset, once, and the reader never of EPIPE, which is for
+ * those who send.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -75,13 +77,15 @@ static int client(const char *stop)
 	while (access(stop, F_OK))
 		if (recv(fd, buf, sizeof buf, 0) <= 0)
 			die("recv");
-	poll(NULL, 0, 50);	/* so that something is on the way: had all been read, the end were right */
+	poll(NULL, 0, 50);	/* so that something is on the way: had all been read, the end
+				 * were right */
 	if (!unseen_fork()) {
 		dup2(ready[1], 0);
 		syscall(SYS_dup3, fd, 1, 0);
 		syscall(SYS_close_range, 2, ~0u, 0);
 		if (write(0, &c, 1) == 1)
-			syscall(SYS_ppoll, &p, 1, &long_time, NULL, 8);	/* until the server resets it */
+			/* until the server resets it */
+			syscall(SYS_ppoll, &p, 1, &long_time, NULL, 8);
 		_exit(0);
 	}
 	if (read(ready[0], &c, 1) != 1)
@@ -92,7 +96,8 @@ static int client(const char *stop)
 
 int main(int argc, char **argv)
 {
-	at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	at = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	at.sin_port = htons((uint16_t)(argc > 2 ? atoi(argv[2]) : 0));
 	if (argc == 3 && !strcmp(argv[1], "server"))
 		return server();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A peer is killed with bytes on the fast path, and somebody who knows nothing of that holds its socket: a
-# reset, of which whoever reads hears as of TCP's.
+# A peer is killed with bytes on the fast path, and somebody who knows nothing of that holds its
+# socket: a reset, of which whoever reads hears as of TCP's.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library"

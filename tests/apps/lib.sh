@@ -3,10 +3,12 @@
 #	bare		no library anywhere: what is right
 #	both		both ends preloaded: the same output, and bytes on a fast path
 #	client, server	only that end preloaded: the same output, and no byte on a fast path
-# Without SHIM= only bare is run. Environment: SHIM the library, B build directory, SAN its sanitizer, MODES.
+# Without SHIM= only bare is run. Environment: SHIM the library, B build directory, SAN its
+# sanitizer, MODES.
 #
-# A test calls `server CMD...` (background, the server's end) and `client CMD...` (foreground), and writes what must
-# not differ between the modes to $OUT. All it starts is ended when it exits; what it writes is under $TMP.
+# A test calls `server CMD...` (background, the server's end) and `client CMD...` (foreground),
+# and writes what must not differ between the modes to $OUT. All it starts is ended when it exits;
+# what it writes is under $TMP.
 
 set -uo pipefail
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -30,7 +32,8 @@ say() { echo "${NAME}[$MODE]: $*" >&3; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { echo "$*" >&3; exit 77; }
 
-# A process and all below it. Leaves first would let a parent start new ones, so: stop going down only when all are named.
+# A process and all below it. Leaves first would let a parent start new ones, so: stop going down
+# only when all are named.
 tree() {
 	local p
 	for p in "$@"; do
@@ -40,9 +43,14 @@ tree() {
 	done
 }
 
-# ThreadSanitizer's reports in which the library has a part. One that has lost a stack could not be held against tsan.supp. SPOILS_ERRNO=1: the
-# program under test has a handler that touches errno. It runs within the library's, which leaves errno as it did.
-races() { cat "$TMP"/tsan.* 2>/dev/null | awk -v RS='==================\n' -v spoils="${SPOILS_ERRNO-}" '/librdmashim.so/ && !/failed to restore the stack/ && !(spoils && /signal handler spoils errno/)'; }
+# ThreadSanitizer's reports in which the library has a part. One that has lost a stack could not
+# be held against tsan.supp. SPOILS_ERRNO=1: the program under test has a handler that touches
+# errno. It runs within the library's, which leaves errno as it did.
+races() {
+	cat "$TMP"/tsan.* 2>/dev/null |
+		awk -v RS='==================\n' -v spoils="${SPOILS_ERRNO-}" \
+		'/librdmashim.so/ && !/failed to restore the stack/ && !(spoils && /signal handler spoils errno/)'
+}
 
 cleanup() {
 	local rc=$? all p kids mine=()
@@ -54,7 +62,8 @@ cleanup() {
 	fi
 	if ((${#PIDS[@]})); then
 		kids=" $(pgrep -P $$ | tr '\n' ' ') "
-		for p in "${PIDS[@]}"; do	# the number of one that has ended may be another test's by now
+		# the number of one that has ended may be another test's by now
+		for p in "${PIDS[@]}"; do
 			[[ $kids == *" $p "* ]] && mine+=("$p")
 		done
 		all=$(tree "${mine[@]}")
@@ -81,18 +90,22 @@ if [[ -n $SHIM ]]; then
 	case ${SAN-} in
 	address) RUNTIME=$(gcc -print-file-name=libasan.so) PRELOAD=$RUNTIME:$SHIM ;;
 	undefined) RUNTIME=$(gcc -print-file-name=libubsan.so) PRELOAD=$RUNTIME:$SHIM ;;
-	# Behind the library: what runs inside one of its wrappers of blocking calls it does not follow.
+	# Behind the library: what runs inside one of its wrappers of blocking calls it does not
+	# follow.
 	thread) RUNTIME=$(gcc -print-file-name=libtsan.so) PRELOAD=$SHIM:$RUNTIME ;;
 	*) PRELOAD=$SHIM ;;
 	esac
-	# The programs under test have leaks and races of their own; wrong accesses count, and races of the library: see races().
+	# The programs under test have leaks and races of their own; wrong accesses count, and
+	# races of the library: see races().
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
 	export TSAN_OPTIONS=exitcode=0:die_after_fork=0:report_signal_unsafe=0:history_size=7:log_path=$TMP/tsan:suppressions=$TOP/tests/tsan.supp
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
-	[[ -n ${SAN-} && -e $TOP/build/librdmashim.so ]] && cp "$TOP/build/librdmashim.so" "$TMP/plain.so"
+	[[ -n ${SAN-} && -e $TOP/build/librdmashim.so ]] &&
+		cp "$TOP/build/librdmashim.so" "$TMP/plain.so"
 fi
-# Some programs hang in a sanitizer's runtime even without the library (libasan: a lock of setlocale's that is never given back): they
-# are the other end, with the library as users have it. unbearable CMD...: is it one of them?
+# Some programs hang in a sanitizer's runtime even without the library (libasan: a lock of
+# setlocale's that is never given back): they are the other end, with the library as users have
+# it. unbearable CMD...: is it one of them?
 unbearable() {
 	local w
 	[[ ${SAN-} == address || ${SAN-} == thread ]] || return 1
@@ -133,10 +146,13 @@ preloaded() {
 shim_env() {
 	local so=$PRELOAD
 	if unbearable "$@"; then
-		[[ -e $TMP/plain.so ]] || skip "${1##*/} does not run under this sanitizer, and there is no library without one ($TOP/build)"
+		[[ -e $TMP/plain.so ]] ||
+			skip "${1##*/} does not run under this sanitizer, and there is no library" \
+			"without one ($TOP/build)"
 		so=$TMP/plain.so
 	fi
-	SHIM_ENV=(LD_PRELOAD="$so" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" RDMASHIM_LOG_FILE="$TMP/shim.$MODE")
+	SHIM_ENV=(LD_PRELOAD="$so" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" \
+		RDMASHIM_LOG_FILE="$TMP/shim.$MODE")
 }
 
 # run_with ROLE CMD...: in the foreground, preloaded if this mode says so for that end.
@@ -155,7 +171,8 @@ run_with() {
 start() {
 	local role=$1 log=$2
 	shift 2
-	: >"$log"	# here and not by the child alone: who looks at once would find what an earlier program left
+	# here and not by the child alone: who looks at once would find what an earlier program left
+	: >"$log"
 	if preloaded "$role"; then
 		shim_env "$@"
 		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null 3>&- &
@@ -182,7 +199,10 @@ within() {
 
 gone() { ! kill -0 "$1" 2>/dev/null || [[ $(ps -o stat= -p "$1") == Z* ]]; }
 # State 0A in /proc/net/tcp; not by ss, which a machine for benchmarks may lack.
-listening() { grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:0000 0A " /proc/net/tcp /proc/net/tcp6; }
+listening() {
+	grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:0000 0A " /proc/net/tcp \
+		/proc/net/tcp6
+}
 wait_port() { within "${2:-15}" listening "$1" || fail "nobody listens on port $1"; }
 
 # finish PID SECS: the exit status of a background program that must end by itself.
@@ -212,15 +232,16 @@ free_port() {
 	printf -v "$1" %s "$p"
 }
 
-# ---- what the counters say
-# collect reads the counters of this mode's processes, living and dead, into CONNS (ends of connections), FAST (bytes on a
-# fast path, both ends count them), CUTS, REWINDS, OVERFLOWS and REASONS; TX_FAST, RX_FAST, TX_ALL and RX_ALL are bytes sent and
-# received. Dead processes are shown once and then
-# forgotten: ask once per mode, after the processes ended.
+# ---- what the counters say collect reads the counters of this mode's processes, living and dead,
+# into CONNS (ends of connections), FAST (bytes on a fast path, both ends count them), CUTS,
+# REWINDS, OVERFLOWS and REASONS; TX_FAST, RX_FAST, TX_ALL and RX_ALL are bytes sent and received.
+# Dead processes are shown once and then forgotten: ask once per mode, after the processes ended.
 collect() {
 	[[ -x $TMP/rdmastat ]] || fail "no rdmastat to count with"
-	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/stat.$MODE.json" || fail "rdmastat"
-	read -r CONNS FAST CUTS REWINDS OVERFLOWS TX_FAST RX_FAST TX_ALL RX_ALL REASONS < <(python3 -S -E -c 'import json, sys
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/stat.$MODE.json" ||
+		fail "rdmastat"
+	read -r CONNS FAST CUTS REWINDS OVERFLOWS TX_FAST RX_FAST TX_ALL RX_ALL \
+		REASONS < <(python3 -S -E -c 'import json, sys
 j = json.load(sys.stdin)
 t = j["total"]
 tx, rx = ({p: sum(x[way][p] for x in j["processes"]) for p in ("tcp", "shm", "rdma")} for way in ("tx_bytes", "rx_bytes"))
@@ -231,40 +252,46 @@ print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["re
 		fail "no counters in rdmastat's output"
 }
 
-# balanced WHAT: behind collect, where both ends were counted and all that was sent has been read: as much was sent by each path
-# as was received by it.
+# balanced WHAT: behind collect, where both ends were counted and all that was sent has been read:
+# as much was sent by each path as was received by it.
 balanced() {
 	((TX_FAST == RX_FAST && TX_ALL == RX_ALL)) ||
-		fail "$1: sent $TX_ALL, of it $TX_FAST on a fast path; received $RX_ALL, of it $RX_FAST on a fast path"
+		fail "$1: sent $TX_ALL, of it $TX_FAST on a fast path; received $RX_ALL, of it" \
+		"$RX_FAST on a fast path"
 }
 
-# two_ends CMD...: CMD... server PORT, and when that listens, CMD... client PORT, whose output is to be compared. Both must end well.
+# two_ends CMD...: CMD... server PORT, and when that listens, CMD... client PORT, whose output is
+# to be compared. Both must end well.
 two_ends() {
 	local port
 	free_port port
 	server "$@" server "$port"
 	wait_port "$port"
-	client "$@" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
+	client "$@" client "$port" >"$TMP/client.log" 2>&1 ||
+		fail "$(cat "$TMP/client.log" "$TMP/server.log")"
 	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
 	cat "$TMP/client.log" >>"$OUT"
 }
 
-# expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted at both ends; one end:
-# none, but the library was there and saw connections.
+# expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted
+# at both ends; one end: none, but the library was there and saw connections.
 expect_paths() {
 	[[ $MODE == bare ]] && return
 	collect
-	say "$CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because: $REASONS"
+	say "$CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because:" \
+		"$REASONS"
 	((CONNS > 0)) || fail "the library saw no connection"
 	if [[ $MODE == both ]]; then
 		((FAST >= ${1:-1})) || fail "only $FAST bytes on a fast path, expected ${1:-1}"
 	else
-		((FAST == 0)) || fail "$FAST bytes on a fast path though only the $MODE is preloaded"
+		((FAST == 0)) ||
+			fail "$FAST bytes on a fast path though only the $MODE is preloaded"
 	fi
 }
 
 same_as_bare() {
-	[[ $MODE == bare || ! -e $TMP/out.bare ]] && { [[ -s $OUT ]] || fail "no output to compare"; return; }
+	[[ $MODE == bare || ! -e $TMP/out.bare ]] && { [[ -s $OUT ]] ||
+		fail "no output to compare"; return; }
 	cmp -s "$TMP/out.bare" "$OUT" && return
 	diff "$TMP/out.bare" "$OUT" | head -n 20
 	fail "output differs from the bare run"
@@ -279,13 +306,15 @@ for_modes() {
 		"$1"
 		same_as_bare
 		[[ ${2-} == none ]] || expect_paths "${2-}"
-		say "done in $(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
+		say "done in" \
+			"$(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
 	done
 	((FAILURES == 0))
 }
 
 # make_file PATH BYTES: bytes that do not repeat, the same in every run.
 make_file() {
-	openssl enc -aes-128-ctr -nosalt -K 000102030405060708090a0b0c0d0e0f -iv 0 </dev/zero 2>/dev/null | head -c "$2" >"$1"
+	openssl enc -aes-128-ctr -nosalt -K 000102030405060708090a0b0c0d0e0f -iv 0 </dev/zero \
+		2>/dev/null | head -c "$2" >"$1"
 }
 sum() { sha256sum <"$1" | cut -d' ' -f1; }

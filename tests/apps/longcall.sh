@@ -1,8 +1,10 @@
 #!/bin/bash
-# A connection whose first call lasts: the connecting end sends 32 MiB by one call to a slow reader, or waits by one call for a megabyte
-# that comes in chunks. The other end has earned long before that call returns, and must not give the connection up. Or the connection is a while in
-# coming: the queue of the listener is full, and what it throws away comes again after seconds. What the program would send meanwhile is refused,
-# and the search must not end before the connection is there.
+# A connection whose first call lasts: the connecting end sends 32 MiB by one call to a slow
+# reader, or waits by one call for a megabyte that comes in chunks. The other end has earned long
+# before that call returns, and must not give the connection up. Or the connection is a while in
+# coming: the queue of the listener is full, and what it throws away comes again after seconds.
+# What the program would send meanwhile is refused, and the search must not end before the
+# connection is there.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 cat >"$TMP/long.py" <<'END'

@@ -1,7 +1,8 @@
 #!/bin/bash
-# A number is closed, or gets another file, while a thread is inside a long send on it: the kernel takes all of it, and the end comes after.
-# By then what the other end sends is on a ring, and the connection has no number left but the library's. And the thread is cancelled inside
-# the send, and then the number closed: the end comes, though the call never returned.
+# A number is closed, or gets another file, while a thread is inside a long send on it: the kernel
+# takes all of it, and the end comes after. By then what the other end sends is on a ring, and the
+# connection has no number left but the library's. And the thread is cancelled inside the send,
+# and then the number closed: the end comes, though the call never returned.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
 cat >"$TMP/close.py" <<'END'
@@ -54,7 +55,8 @@ job() {
 	free_port port
 	server python3 -S -E "$TMP/close.py" server "$port" "$1" "$TMP/ended.$1.$MODE"
 	wait_port "$port"
-	client python3 -S -E "$TMP/close.py" client "$port" "$1" "$TMP/ended.$1.$MODE" >>"$OUT" 2>&1 || fail "$(cat "$OUT" "$TMP/server.log")"
+	client python3 -S -E "$TMP/close.py" client "$port" "$1" "$TMP/ended.$1.$MODE" >>"$OUT" \
+		2>&1 || fail "$(cat "$OUT" "$TMP/server.log")"
 	finish "$SRV" 30 || fail "server: $(cat "$TMP/server.log")"
 	cat "$TMP/server.log" >>"$OUT"
 }

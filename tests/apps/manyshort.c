@@ -1,8 +1,9 @@
 /*
- * manyshort.c - a server that makes a process for each connection has many: N processes, a few at a time, each with one TCP
- * connection over which 100 bytes go there and back. Every seventh is killed with the connection open. Knows nothing of the library.
+ * manyshort.c - a server that makes a process for each connection has many: N processes, a few
+ * at a time, each with one TCP connection over which 100 bytes go there and back. Every seventh
+ * is killed with the connection open. Knows nothing of the library.
  *
- *	manyshort N
+ * 	manyshort N
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -46,7 +47,8 @@ static void serve(struct sockaddr_in *shared)
 	char buf[BLOCK];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 64) || getsockname(l, (void *)&a, &len))
+	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 64) ||
+	    getsockname(l, (void *)&a, &len))
 		die("listen");
 	__atomic_store_n(&shared->sin_port, a.sin_port, __ATOMIC_RELEASE);
 	for (;;) {
@@ -80,11 +82,13 @@ static void one(const struct sockaddr_in *a, int i)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in *a = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct sockaddr_in *a =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int n = argc > 1 ? atoi(argv[1]) : 100, running = 0, st;
 	pid_t server;
 
-	*a = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	*a = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	server = fork();
 	if (!server)
 		serve(a);

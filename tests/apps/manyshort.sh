@@ -1,6 +1,7 @@
 #!/bin/bash
-# Thousands of processes that end: their counter files do not fill /dev/shm, and what they counted is there to the last byte, of killed
-# ones, too. Files of processes that live, and of another pid namespace, are left alone.
+# Thousands of processes that end: their counter files do not fill /dev/shm, and what they counted
+# is there to the last byte, of killed ones, too. Files of processes that live, and of another pid
+# namespace, are left alone.
 #	tests/apps/manyshort.sh [PROCESSES]
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
@@ -18,13 +19,18 @@ trap 'status=$?; rm -rf "$STAT"; (exit $status); cleanup' EXIT
 free_port port
 other=
 if unshare -pf --mount-proc true 2>/dev/null; then
-	for ((other = $(cut -d' ' -f5 /proc/loadavg) + 15000; other > 32000 || other < 300; other -= 31000)); do :; done
+	for ((other = $(cut -d' ' \
+		-f5 /proc/loadavg) + 15000; other > 32000 || other < 300; other -= 31000)); do
+		:
+	done
 	while [[ -e /proc/$other ]]; do other=$((other + 1)); done
 	shim_env
-	start none "$TMP/other.log" unshare -pf --mount-proc --kill-child bash -c 'echo $(($1 - 1)) >/proc/sys/kernel/ns_last_pid && shift && env "$@" & wait' \
+	start none "$TMP/other.log" unshare -pf --mount-proc --kill-child bash \
+		-c 'echo $(($1 - 1)) >/proc/sys/kernel/ns_last_pid && shift && env "$@" & wait' \
 		x "$other" "${SHIM_ENV[@]}" "$B/apps/idle" server epoll "$port"
 	wait_port "$port"
-	[[ -e $STAT/$other ]] || { say "no process of that number in a pid namespace of its own: $(ls "$STAT")"; other=; }
+	[[ -e $STAT/$other ]] || { say "no process of that number in a pid namespace of its own:" \
+		"$(ls "$STAT")"; other=; }
 fi
 start shim "$TMP/lives.log" "$B/apps/idle" server epoll $((port + 1))
 lives=$PID

@@ -1,6 +1,7 @@
 #!/bin/bash
-# memcached (two worker threads, libevent) with a client of its own text protocol: many keys, big values, pipelined gets. Its memory is locked (-k: mlockall(2) of
-# all that is to come), which must not be that of the library's shared memory: gigabytes of address space.
+# memcached (two worker threads, libevent) with a client of its own text protocol: many keys, big
+# values, pipelined gets. Its memory is locked (-k: mlockall(2) of all that is to come), which
+# must not be that of the library's shared memory: gigabytes of address space.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 command -v memcached >/dev/null || skip "no memcached"
@@ -52,7 +53,8 @@ job() {
 	free_port port
 	server memcached -u root -l 127.0.0.1 -p "$port" -t 2 -m 256 "${LOCKED[@]}"
 	wait_port "$port"
-	client timeout 40 python3 "$TMP/client.py" "$port" >>"$OUT" 2>"$TMP/client.log" || fail "client: $(cat "$TMP/client.log" "$OUT")"
+	client timeout 40 python3 "$TMP/client.py" "$port" >>"$OUT" 2>"$TMP/client.log" ||
+		fail "client: $(cat "$TMP/client.log" "$OUT")"
 	locked[$MODE]=$(awk '/^VmLck/ { print $2 }' "/proc/$SRV/status")
 	stop "$SRV"
 }
@@ -64,5 +66,6 @@ for_modes job 1000000 || exit 1
 ((locked[bare] > 1000)) || { say "it may not lock memory here"; exit 0; }
 for mode in "${!locked[@]}"; do
 	say "$mode: ${locked[$mode]} kB are locked"
-	((locked[$mode] < locked[bare] + 32768)) || fail "$mode: ${locked[$mode]} kB are locked, ${locked[bare]} without the library"
+	((locked[$mode] < locked[bare] + 32768)) ||
+		fail "$mode: ${locked[$mode]} kB are locked, ${locked[bare]} without the library"
 done

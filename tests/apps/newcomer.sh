@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a new user meets: a policy with a slip of the pen, a peer without the library, no key, a memory limit that is too low. Each is
-# found by one command, rdmastat why or rdmastat doctor, with a remedy that works when it is followed.
+# What a new user meets: a policy with a slip of the pen, a peer without the library, no key, a
+# memory limit that is too low. Each is found by one command, rdmastat why or rdmastat doctor,
+# with a remedy that works when it is followed.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -16,15 +17,22 @@ quickly='earn_bytes 0
 earn_rounds 0'
 
 # one connection of a client, from the words of `rdmastat conn -o ...`: PID:FD
-connection() { "$TMP/rdmastat" conn -o pid,fd "program idle and pid = $1 and role client" | awk 'NR == 2 { print $1 ":" $2 }'; }
-reason() { "$TMP/rdmastat" conn -o reason "pid = $1 and role client" 2>/dev/null | awk 'NR == 2 { print $1 }'; }
+connection() {
+	"$TMP/rdmastat" conn -o pid,fd "program idle and pid = $1 and role client" |
+		awk 'NR == 2 { print $1 ":" $2 }'
+}
+reason() {
+	"$TMP/rdmastat" conn -o reason "pid = $1 and role client" 2>/dev/null |
+		awk 'NR == 2 { print $1 }'
+}
 reason_is() { [[ $(reason "$1") == "$2" ]]; }
 client_up() { grep -q connected "$TMP/client.log"; }
 # a client under the library with one connection, which talks all the time
 talk() {
 	rm -f "$TMP/fifo"
 	mkfifo "$TMP/fifo"
-	"$TMP/rdmarun" "$B/apps/idle" client poll "$port" 1 "$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- &
+	"$TMP/rdmarun" "$B/apps/idle" client poll "$port" 1 "$TMP/fifo" >"$TMP/client.log" 2>&1 \
+		3>&- &
 	CLIENT=$!
 	PIDS+=("$CLIENT")
 	exec 4>"$TMP/fifo"
@@ -49,7 +57,9 @@ stat doctor --no-transfer --lib "$SHIM"
 says "^FAIL policy .*$CONF:3:1: .*did you mean 'spin'"
 sed -i 's/srpin/spin/' "$CONF"
 within 15 reason_is "$CLIENT" - || fail "mended, but still on TCP: $(reason "$CLIENT")"
-left_tcp() { stat why "$(connection "$CLIENT")" && grep -q 'sending left TCP at byte ' "$TMP/text"; }
+left_tcp() {
+	stat why "$(connection "$CLIENT")" && grep -q 'sending left TCP at byte ' "$TMP/text"
+}
 within 15 left_tcp || fail "no cut in its history: $(cat "$TMP/text")"
 says ' on TCP: bad-policy, '
 hang_up
@@ -68,7 +78,8 @@ says "^to change it start the program at the other end with the library too \(rd
 says '^history '
 says ' began to look for the process at the other end, on this host$'
 eval "$(sed -n 's/.*Who it is: //p' "$TMP/text")" >"$TMP/who"
-grep -q "pid=$SRV," "$TMP/who" || fail "the command that names the other end does not: $(cat "$TMP/who")"
+grep -q "pid=$SRV," "$TMP/who" ||
+	fail "the command that names the other end does not: $(cat "$TMP/who")"
 stat doctor --no-transfer --lib "$SHIM" "localhost:$port"
 (($? == 4)) || fail "the doctor finds nothing: $(cat "$TMP/text")"
 says "^FAIL peer library +idle \($SRV\) listens on port $port without the library"
@@ -86,11 +97,13 @@ within 15 reason_is "$CLIENT" - || fail "the remedy does not help: $(reason "$CL
 hang_up
 stop "$SRV"
 
-# ---- an option that only the kernel honours: the log says which (troubleshooting, socket-option), once
+# ---- an option that only the kernel honours: the log says which (troubleshooting,
+# socket-option), once
 RDMASHIM_LOG=path:$TMP/option.txt "$TMP/rdmarun" python3 -S -E -c 'import socket
 s = socket.socket()
 for _ in range(3): s.setsockopt(socket.SOL_SOCKET, 29, 1)' || fail "SO_TIMESTAMP"
-grep -Eq '^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
+grep -Eq \
+	'^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
 	fail "no line about the option: $(cat "$TMP/option.txt")"
 (($(wc -l <"$TMP/option.txt") == 1)) || fail "$(cat "$TMP/option.txt")"
 
@@ -112,7 +125,8 @@ says "^ok   key .*mode 0600, 32 bytes"
 
 # ---- the limit of locked memory is too low for RDMA
 R=$TMP/root
-mkdir -p "$R"/proc/self "$R"/proc/sys/kernel/yama "$R"/dev/infiniband "$R"/sys/class/infiniband/mlx5_0/ports/1/gids
+mkdir -p "$R"/proc/self "$R"/proc/sys/kernel/yama "$R"/dev/infiniband \
+	"$R"/sys/class/infiniband/mlx5_0/ports/1/gids
 cp /proc/self/status "$R/proc/self/status"
 echo "4: ACTIVE" >"$R/sys/class/infiniband/mlx5_0/ports/1/state"
 (ulimit -l 64 && stat doctor --no-transfer --lib "$SHIM" --root "$R")

@@ -1,5 +1,6 @@
 #!/bin/bash
-# No thread is to be had (RLIMIT_NPROC, a cgroup's pids.max): connections stay on TCP, say so, and leave nothing behind when they are closed.
+# No thread is to be had (RLIMIT_NPROC, a cgroup's pids.max): connections stay on TCP, say so, and
+# leave nothing behind when they are closed.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -26,11 +27,13 @@ sys.stdin.read()
 END
 mkfifo "$TMP/hold"
 shim_env
-"$F" clone3 1 0 11 env "${SHIM_ENV[@]}" python3 -S -E "$TMP/many.py" <"$TMP/hold" >"$TMP/server.log" 2>&1 3>&- &
+"$F" clone3 1 0 11 env "${SHIM_ENV[@]}" python3 -S -E "$TMP/many.py" <"$TMP/hold" \
+	>"$TMP/server.log" 2>&1 3>&- &
 PIDS+=("$!")
 exec {hold}>"$TMP/hold"
 up() { grep -q up "$TMP/server.log"; }
-within 20 up || { grep -q 'no user notification' "$TMP/server.log" && skip "no seccomp user notification"; fail "it does not start: $(cat "$TMP/server.log")"; }
+within 20 up || { grep -q 'no user notification' "$TMP/server.log" &&
+	skip "no seccomp user notification"; fail "it does not start: $(cat "$TMP/server.log")"; }
 reasons=$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -o reason | sed 1d | sort | uniq -c | xargs)
 [[ $reasons == "2 no-thread" ]] || fail "connections: $reasons"
 exec {hold}>&-

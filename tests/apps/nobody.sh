@@ -12,7 +12,8 @@ mkdir -m 777 "$TMP/theirs"
 
 says() {	# DIRECTORY REASON: some connection there
 	RDMASHIM_STAT_DIR=$1 "$TMP/rdmastat" conn -j 2>/dev/null |
-		python3 -c 'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$2"
+		python3 -c \
+		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$2"
 }
 
 # USER OPTION...: the server's; then what both ends are to say
@@ -21,13 +22,18 @@ run() {
 	rm -rf "$TMP/theirs/d" "$STAT"
 	mkdir -m 700 "$STAT"
 	free_port port
-	start none "$TMP/server.log" setpriv --reuid "$user" --regid "$user" --clear-groups env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/theirs/d" \
+	start none "$TMP/server.log" setpriv --reuid "$user" --regid "$user" \
+		--clear-groups env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/theirs/d" \
 		/usr/bin/python3 "$TMP/echo.py" server "$port"
 	SRV=$PID
 	wait_port "$port"
 	start shim "$TMP/client.log" /usr/bin/python3 "$TMP/live.py" "$port"
-	within 10 says "$STAT" "$want" || fail "$user: the client does not say $want: $(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn)"
-	within 10 says "$TMP/theirs/d" "$want" || fail "$user: the server does not say $want: $(RDMASHIM_STAT_DIR=$TMP/theirs/d "$TMP/rdmastat" conn)"
+	within 10 says "$STAT" "$want" ||
+		fail "$user: the client does not say $want:" \
+		"$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn)"
+	within 10 says "$TMP/theirs/d" "$want" ||
+		fail "$user: the server does not say $want:" \
+		"$(RDMASHIM_STAT_DIR=$TMP/theirs/d "$TMP/rdmastat" conn)"
 	kill -KILL "$PID" "$SRV"
 	wait "$PID" "$SRV" 2>/dev/null
 	say "$user: $want at both ends"

@@ -1,7 +1,8 @@
 #!/bin/bash
-# A node http server (libuv: epoll in its own loop) and a node client: many requests on kept connections, 20 MB down and up. Then plain
-# sockets (net): lines, 20 MB against a reader that pauses (for long enough to be cut over on a crowded machine, too), half-close, resets. Both once more with libuv's io_uring, where
-# connections stay on TCP and only the bytes count.
+# A node http server (libuv: epoll in its own loop) and a node client: many requests on kept
+# connections, 20 MB down and up. Then plain sockets (net): lines, 20 MB against a reader that
+# pauses (for long enough to be cut over on a crowded machine, too), half-close, resets. Both once
+# more with libuv's io_uring, where connections stay on TCP and only the bytes count.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 command -v node >/dev/null || skip "no node"
@@ -110,7 +111,8 @@ pair() {
 	free_port port
 	server env UV_USE_IO_URING="$RING" node "$TMP/$1.js" "$port"
 	wait_port "$port"
-	client timeout 150 env UV_USE_IO_URING="$RING" node "$TMP/$2.js" "$port" >>"$OUT" 2>"$TMP/client.log" || fail "$2, status $?: $(cat "$TMP/client.log")"
+	client timeout 150 env UV_USE_IO_URING="$RING" node "$TMP/$2.js" "$port" >>"$OUT" \
+		2>"$TMP/client.log" || fail "$2, status $?: $(cat "$TMP/client.log")"
 	stop "$SRV"
 }
 job() { pair server client; }

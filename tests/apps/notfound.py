@@ -33,7 +33,8 @@ if sys.argv[1] == "serve":
     while True:
         threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
 conns, owed = [], 0
-orders = os.fdopen(os.open(sys.argv[3], os.O_RDWR))     # for writing, too: else it ends when nobody has it open
+# for writing, too: else it ends when nobody has it open
+orders = os.fdopen(os.open(sys.argv[3], os.O_RDWR))
 for i, line in enumerate(orders, 1):
     word, *args = line.split()
     args = list(map(int, args))

@@ -1,7 +1,7 @@
 #!/bin/bash
-# One end earns, and looks for the other, while that cannot be there: its program has not read yet, or
-# its process stands still, for longer than anybody looks. When both go on they find each other, whether
-# there is a link or not. Where one end has no library nobody looks for ever.
+# One end earns, and looks for the other, while that cannot be there: its program has not read
+# yet, or its process stands still, for longer than anybody looks. When both go on they find each
+# other, whether there is a link or not. Where one end has no library nobody looks for ever.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -17,7 +17,8 @@ order() {
 }
 # are ENDS CONDITION: so many ends are there, and it holds for each
 are() {
-	TOOK=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" "$1" 20 "$2") ||
+	TOOK=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" "$1" 20 \
+		"$2") ||
 		fail "$2: $TOOK"
 }
 # A direction is cut over when something is sent: while it talks, both are.
@@ -25,7 +26,8 @@ on_shm() {	# ENDS
 	local i
 	for i in {1..20}; do
 		order talk 10 10 100
-		TOOK=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" "$1" 1 "$ON_SHM") && return
+		TOOK=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" \
+			"$1" 1 "$ON_SHM") && return
 	done
 	fail "it talks, and stays on TCP: $TOOK"
 }
@@ -38,7 +40,8 @@ begin() {
 	free_port port
 	server python3 -S "$TOP/tests/apps/notfound.py" serve "$port"
 	wait_port "$port"
-	start client "$TMP/client.log" python3 -S "$TOP/tests/apps/notfound.py" ask "$port" "$TMP/fifo"
+	start client "$TMP/client.log" python3 -S "$TOP/tests/apps/notfound.py" ask "$port" \
+		"$TMP/fifo"
 	CLIENT=$PID
 }
 end() {
@@ -48,7 +51,8 @@ end() {
 }
 ON_SHM="c['tx_path'] == c['rx_path'] == 'shm'"
 
-# The client reads its first answer late: until then its socket does not say that the library is there.
+# The client reads its first answer late: until then its socket does not say that the library is
+# there.
 reads_late() {
 	local ends=2
 	begin both

@@ -2,10 +2,10 @@
  * othershut.c - a connection that another process shuts down, which got the socket in one of
  * several ways. Knows nothing of the library.
  *
- *	othershut server PORT		echoes until its input ends; after a 'b' it says "bye" then
- *	othershut client PORT WAY HOW	talks, has the other process shut it down (HOW as of shutdown()),
- *					and says what it sees then
- *	othershut shut FD HOW		the other process, where it is another program
+ * 	othershut server PORT		echoes until its input ends; after a 'b' it says "bye" then
+ * 	othershut client PORT WAY HOW	talks, has the other process shut it down (HOW as of
+ * 					shutdown()), and says what it sees then
+ * 	othershut shut FD HOW		the other process, where it is another program
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -192,7 +192,8 @@ static int client(struct sockaddr_in *a, const char *way, int how)
 	for (int i = 0; i < ROUNDS; i++)
 		if (round_trip(fd, i % 50))
 			return 3;
-	/* With the other hows that would be answered by a reset, before what is looked at or after. */
+	/* With the other hows that would be answered by a reset, before what is looked at or
+	 * after. */
 	if (how == SHUT_WR && round_trip(fd, 'b'))
 		return 3;
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)

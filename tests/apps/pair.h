@@ -1,9 +1,10 @@
 /*
- * pair.h - for programs that look at TCP connections between two processes, step by step: the tester, and its peer, the same
- * program started again, which does what the tester tells it over an AF_UNIX socket (so that no order depends on luck).
+ * pair.h - for programs that look at TCP connections between two processes, step by step: the
+ * tester, and its peer, the same program started again, which does what the tester tells it over
+ * an AF_UNIX socket (so that no order depends on luck).
  *
- * Every byte of a connection is known by its direction and offset; a wrong one ends the run. Knows nothing of the library.
- * Locks: none; only the tester's main thread talks to the peer.
+ * Every byte of a connection is known by its direction and offset; a wrong one ends the run.
+ * Knows nothing of the library. Locks: none; only the tester's main thread talks to the peer.
  */
 #ifndef TESTS_PAIR_H
 #define TESTS_PAIR_H
@@ -40,7 +41,8 @@ enum pair_op {
 	P_SHUT,		/* a: how */
 	P_CLOSE,
 	P_LINGER,	/* on, 0 seconds */
-	P_WARM,		/* a: connections from this one on, b: rounds of 32 bytes, received and returned */
+	P_WARM,		/* a: connections from this one on, b: rounds of 32 bytes, received and
+			 * returned */
 	P_BULK,		/* a: connections from this one on, b: bytes sent on each and wanted back */
 	P_POUR,		/* for a milliseconds: as much as it takes; the count */
 	P_LAST,		/* what the delayed command before gave */
@@ -48,7 +50,8 @@ enum pair_op {
 };
 
 struct pair_cmd {
-	int op, conn, delay_ms;	/* delay: the answer comes at once, the deed that much later; -1: at once, but don't wait */
+	int op, conn, delay_ms;	/* delay: the answer comes at once, the deed that much later; -1:
+				 * at once, but don't wait */
 	long a, b;
 };
 struct pair_ans {
@@ -117,7 +120,8 @@ static inline void verify(const char *b, size_t n, bool from_peer, uint64_t off,
 
 static inline int tcp_listener(uint16_t *port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(*port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(*port) };
 	socklen_t l = sizeof(a);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -129,7 +133,8 @@ static inline int tcp_listener(uint16_t *port)
 
 static inline int tcp_connect(uint16_t port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	if (fd < 0 || connect(fd, (void *)&a, sizeof(a)))
@@ -199,7 +204,8 @@ static inline long peer_warm(struct conn *c, long n, long rounds)
 	return 0;
 }
 
-/* Sends in odd sizes, with pauses now and then, and takes back what the tester echoes: the peer's own bytes. */
+/* Sends in odd sizes, with pauses now and then, and takes back what the tester echoes: the
+ * peer's own bytes. */
 static inline long peer_bulk(struct conn *c, long n, long bytes)
 {
 	static char b[PAIR_CHUNK];
@@ -214,21 +220,26 @@ static inline long peer_bulk(struct conn *c, long n, long bytes)
 		int r;
 
 		for (long i = 0; i < n; i++) {
-			bool more = c[i].tx - tx0[i] < (uint64_t)bytes && c[i].tx - tx0[i] - rx[i] < 300000;
+			bool more = c[i].tx - tx0[i] < (uint64_t)bytes &&
+				    c[i].tx - tx0[i] - rx[i] < 300000;
 
-			p[i] = (struct pollfd){ .fd = rx[i] == (uint64_t)bytes ? -1 : c[i].fd, .events = POLLIN | (more ? POLLOUT : 0) };
+			p[i] = (struct pollfd){ .fd = rx[i] == (uint64_t)bytes ? -1 : c[i].fd,
+						.events = POLLIN | (more ? POLLOUT : 0) };
 		}
 		r = poll(p, n, 20000);
 		if (r <= 0)
-			die("bulk: %s; connection 0 has sent %llu and got back %llu", r ? strerror(errno) : "nothing for 20 s",
+			die("bulk: %s; connection 0 has sent %llu and got back %llu",
+			    r ? strerror(errno) : "nothing for 20 s",
 			    (unsigned long long)(c[0].tx - tx0[0]), (unsigned long long)rx[0]);
 		for (long i = 0; i < n; i++) {
 			rnd = rnd * 1664525 + 1013904223;
 			if (p[i].revents & (POLLIN | POLLHUP | POLLERR)) {
-				ssize_t k = recv(c[i].fd, b, 1 + (rnd >> 8) % sizeof(b), MSG_DONTWAIT);
+				ssize_t k =
+					recv(c[i].fd, b, 1 + (rnd >> 8) % sizeof(b), MSG_DONTWAIT);
 
 				if (k == 0 || (k < 0 && errno != EAGAIN))
-					die("bulk: lost connection %ld: %s", i, k ? strerror(errno) : "end of file");
+					die("bulk: lost connection %ld: %s", i,
+					    k ? strerror(errno) : "end of file");
 				if (k > 0) {
 					verify(b, k, true, tx0[i] + rx[i], "bulk");
 					rx[i] += k;
@@ -279,7 +290,9 @@ static inline long peer_do(const struct pair_cmd *m)
 
 	switch ((enum pair_op)m->op) {
 	case P_NEW:
-		*c = (struct conn){ .id = m->conn, .fd = m->a ? tcp_connect((uint16_t)m->a) : tcp_accept(pair_listener) };
+		*c = (struct conn){ .id = m->conn,
+				    .fd = m->a ? tcp_connect((uint16_t)m->a)
+					    : tcp_accept(pair_listener) };
 		return 0;
 	case P_SEND: return peer_send(c, m->a, 0);
 	case P_RECV: return peer_recv(c, m->a, 0);
@@ -290,7 +303,8 @@ static inline long peer_do(const struct pair_cmd *m)
 		r = close(c->fd) ? -errno : 0;
 		c->fd = -1;
 		return r;
-	case P_LINGER: return setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)) ? -errno : 0;
+	case P_LINGER:
+		return setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)) ? -errno : 0;
 	case P_WARM: return peer_warm(c, m->a, m->b);
 	case P_BULK: return peer_bulk(c, m->a, m->b);
 	case P_POUR: return peer_pour(c, m->a);
@@ -352,14 +366,17 @@ static inline long ask_later(int delay_ms, enum pair_op op, int id, long a, long
 	while (poll(&p, 1, 30000) < 0 && errno == EINTR)
 		;
 	if (!p.revents)
-		die("the peer does not finish command %d on connection %d (%ld, %ld)", op, id, a, b);
+		die("the peer does not finish command %d on connection %d (%ld, %ld)", op, id, a,
+		    b);
 	if (read(pair_ctl, &r, sizeof(r)) != (ssize_t)sizeof(r))
 		die("the peer is gone");
 	errno = r.err;
 	return r.ret;
 }
-static inline long ask(enum pair_op op, const struct conn *c, long a) { return ask_later(0, op, c->id, a, 0); }
-static inline void later(int ms, enum pair_op op, const struct conn *c, long a) { ask_later(ms, op, c->id, a, 0); }
+static inline long ask(enum pair_op op, const struct conn *c, long a) { return ask_later(0, op,
+	c->id, a, 0); }
+static inline void later(int ms, enum pair_op op, const struct conn *c,
+			 long a) { ask_later(ms, op, c->id, a, 0); }
 static inline long outcome(void) { return ask_later(0, P_LAST, 0, 0, 0); }
 
 static inline struct conn conn_new(void)
@@ -407,7 +424,8 @@ static inline void must_recv(struct conn *c, size_t n)
 		ssize_t r = recv(c->fd, b + at, n - at, 0);
 
 		if (r <= 0)
-			die("recv of %zu ended after %zu: %s", n, at, r ? strerror(errno) : "end of file");
+			die("recv of %zu ended after %zu: %s", n, at,
+			    r ? strerror(errno) : "end of file");
 		at += r;
 	}
 	came(c, b, (ssize_t)n, "recv");

@@ -1,19 +1,24 @@
 /*
- * pattern.c - sends and verifies streams over TCP in every way that programs wait and call; knows nothing of the library.
+ * pattern.c - sends and verifies streams over TCP in every way that programs wait and call;
+ * knows nothing of the library.
  *
- *	pattern listen  [OPTIONS] PORT		serves -k connections, a thread each
- *	pattern connect [OPTIONS] HOST PORT	makes -k connections at once, a thread each
- *	pattern both    [OPTIONS] HOST PORT	both ends in this process
- *	-n BYTES  per direction (0: until the peer goes away)    -d up|down|both  who sends (up: the client)
- *	-w block|poll|select|epoll|oneshot|edge|short  how to wait (short: edge-triggered, and a short read or write
- *	means that the kernel has no more)     -s MAX  largest single call
- *	-p FILE  keep there the number of bytes that send() accepted, and of those that were received and right (8 bytes each),
- *	to be read while it runs or after a kill
- *	-k N  connections     -a ADDR  where to listen           -R  SO_REUSEPORT     -r N  retries after a failed connection
- *	-z MS  a pause before each call that sends
+ * 	pattern listen  [OPTIONS] PORT		serves -k connections, a thread each
+ * 	pattern connect [OPTIONS] HOST PORT	makes -k connections at once, a thread each
+ * 	pattern both    [OPTIONS] HOST PORT	both ends in this process
+ * 	-n BYTES  per direction (0: until the peer goes away)    -d up|down|both  who sends
+ * 		  (up: the client)
+ * 	-w block|poll|select|epoll|oneshot|edge|short  how to wait (short: edge-triggered, and
+ * 						       a short read or write
+ * 	means that the kernel has no more)     -s MAX  largest single call
+ * 	-p FILE  keep there the number of bytes that send() accepted, and of those that were
+ * 		 received and right (8 bytes each),
+ * 	to be read while it runs or after a kill
+ * 	-k N  connections     -a ADDR  where to listen           -R  SO_REUSEPORT     -r N
+ * 	      retries after a failed connection
+ * 	-z MS  a pause before each call that sends
  *
- * Prints one line per connection and exits 0 if all ended well, 1 after a wrong, missing or superfluous byte,
- * 3 if the connection was lost but every byte that came was right.
+ * Prints one line per connection and exits 0 if all ended well, 1 after a wrong, missing or
+ * superfluous byte, 3 if the connection was lost but every byte that came was right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +43,8 @@
 #define SEED_DOWN 0x646f776eull
 
 enum how { BLOCK, POLL, SELECT, EPOLL, ONESHOT, EDGE, SHORT, HOWS };
-static const char *const how_name[HOWS] = { "block", "poll", "select", "epoll", "oneshot", "edge", "short" };
+static const char *const how_name[HOWS] = { "block", "poll", "select", "epoll", "oneshot", "edge",
+					    "short" };
 
 static struct {
 	uint64_t bytes;
@@ -50,7 +56,8 @@ static struct {
 	volatile uint64_t *progress;
 } opt = { .bytes = 16 << 20, .up = true, .down = true, .max = 100000, .conns = 1 };
 
-/* One connection as one end sees it. In block mode two threads work on it: each has its own half. */
+/* One connection as one end sees it. In block mode two threads work on it: each has its own
+ * half. */
 struct conn {
 	int fd, ep;
 	bool server;
@@ -154,7 +161,8 @@ static bool send_some(struct conn *c)
 static void wrong(struct conn *c, const char *what)
 {
 	if (!c->wrong)
-		snprintf(c->what, sizeof(c->what), "%s at offset %llu", what, (unsigned long long)c->got);
+		snprintf(c->what, sizeof(c->what), "%s at offset %llu", what,
+			 (unsigned long long)c->got);
 	c->wrong = true;
 }
 
@@ -179,7 +187,8 @@ static bool receive_some(struct conn *c)
 	if (r == 0) {
 		c->got_all = true;
 		if (opt.bytes && c->got != opt.bytes) {
-			snprintf(c->what, sizeof(c->what), "end of file after %llu bytes", (unsigned long long)c->got);
+			snprintf(c->what, sizeof(c->what), "end of file after %llu bytes",
+				 (unsigned long long)c->got);
 			c->lost = true;
 		}
 		return false;
@@ -210,7 +219,8 @@ static void wait_ready(struct conn *c, bool *in, bool *out)
 {
 	bool want_in = c->receives && !c->got_all, want_out = c->sends && !c->sent_all;
 	struct epoll_event e = { .events = (want_in ? EPOLLIN : 0) | (want_out ? EPOLLOUT : 0) };
-	struct pollfd p = { .fd = c->fd, .events = (want_in ? POLLIN : 0) | (want_out ? POLLOUT : 0) };
+	struct pollfd p = { .fd = c->fd,
+			    .events = (want_in ? POLLIN : 0) | (want_out ? POLLOUT : 0) };
 	fd_set r, w;
 	int n = 0;
 
@@ -306,7 +316,8 @@ static void run_blocking(struct conn *c)
 		exit(2);
 	while (c->receives && !c->got_all && !c->lost && !c->wrong)
 		receive_some(c);
-	if (!c->receives && c->sends) {	/* wait for the peer's end of file: it has everything then */
+	if (!c->receives && c->sends) {	/* wait for the peer's end of file: it has everything
+					 * then */
 		pthread_join(t, NULL);
 		if (!tx.lost && recv(c->fd, c->in, 1, 0) != 0)
 			lose(c, "wait for end of file");
@@ -328,7 +339,8 @@ static int worst;
 static int serve(int fd, bool server, unsigned number)
 {
 	struct conn c = {
-		.fd = fd, .ep = -1, .server = server, .rnd_tx = number * 2 + server, .rnd_rx = number * 77 + 13,
+		.fd = fd, .ep = -1, .server = server, .rnd_tx = number * 2 + server,
+			.rnd_rx = number * 77 + 13,
 		.sends = server ? opt.down : opt.up, .receives = server ? opt.up : opt.down,
 		.out = xmalloc(opt.max), .in = xmalloc(opt.max),
 	};
@@ -341,8 +353,12 @@ static int serve(int fd, bool server, unsigned number)
 		run_events(&c);
 	rc = c.wrong ? 1 : c.lost ? 3 : 0;
 	pthread_mutex_lock(&result_lock);
-	printf("%s sent %llu received %llu %s%s\n", server ? "server" : "client", (unsigned long long)c.sent,
-	       (unsigned long long)c.got, rc == 1 ? "WRONG " : rc == 3 ? "lost " : "ok", c.what);
+	printf("%s sent %llu received %llu %s%s\n", server ? "server" : "client",
+	       (unsigned long long)c.sent, (unsigned long long)c.got,
+	       rc == 1	 ? "WRONG "
+	       : rc == 3 ? "lost "
+			 : "ok",
+	       c.what);
 	fflush(stdout);
 	if (rc == 1 || worst == 0)
 		worst = rc;
@@ -364,7 +380,8 @@ struct job {
 
 static int tcp_socket(const char *host, const char *port, bool listening)
 {
-	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = listening ? AI_PASSIVE : 0 }, *a;
+	struct addrinfo hint = { .ai_socktype = SOCK_STREAM,
+				 .ai_flags = listening ? AI_PASSIVE : 0 }, *a;
 	int fd, one = 1, r = getaddrinfo(host, port, &hint, &a);
 
 	if (r) {
@@ -465,7 +482,8 @@ static void connect_all(const char *host, const char *port)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: pattern listen|connect|both [-n BYTES] [-d up|down|both] [-w HOW] [-s MAX] [-k N] "
+	fprintf(stderr, "usage: pattern listen|connect|both [-n BYTES] [-d up|down|both] [-w HOW] "
+			"[-s MAX] [-k N] "
 			"[-a ADDR] [-R] [-r N] [HOST] PORT\n");
 	return 2;
 }
@@ -523,7 +541,9 @@ int main(int argc, char **argv)
 		return usage();
 	signal(SIGPIPE, SIG_IGN);
 	port = argv[argc - 1];
-	host = strcmp(mode, "listen") ? argv[optind + 1] : opt.listen_at ? opt.listen_at : "127.0.0.1";
+	host = strcmp(mode, "listen") ? argv[optind + 1]
+	       : opt.listen_at	      ? opt.listen_at
+				      : "127.0.0.1";
 	if (strcmp(mode, "connect")) {
 		l = tcp_socket(opt.listen_at ? opt.listen_at : host, port, true);
 		if (l < 0) {

@@ -1,6 +1,6 @@
 /*
- * pattern.h - a byte stream whose every byte is known from (seed, offset), so that each receiver can tell on its own
- * whether what it got is right. For the test programs in tests/apps.
+ * pattern.h - a byte stream whose every byte is known from (seed, offset), so that each receiver
+ * can tell on its own whether what it got is right. For the test programs in tests/apps.
  */
 #ifndef TESTS_PATTERN_H
 #define TESTS_PATTERN_H
@@ -12,7 +12,8 @@
 
 static inline uint64_t pattern_word(uint64_t seed, uint64_t index)
 {
-	uint64_t z = seed * 0xd1342543de82ef95ull + index * 0x9e3779b97f4a7c15ull;	/* splitmix64 */
+	/* splitmix64 */
+	uint64_t z = seed * 0xd1342543de82ef95ull + index * 0x9e3779b97f4a7c15ull;
 
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;

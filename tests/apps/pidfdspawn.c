@@ -1,6 +1,7 @@
 /*
- * pidfdspawn.c serve PORT | call PORT ROUNDS: the peer's child writes to the connection by pidfd_spawn() and pidfd_spawnp() of glibc 2.39. The
- * serving end prints what it reads: A; child; B; in that order, each round.
+ * pidfdspawn.c serve PORT | call PORT ROUNDS: the peer's child writes to the connection by
+ * pidfd_spawn() and pidfd_spawnp() of glibc 2.39. The serving end prints what it reads: A;
+ * child; B; in that order, each round.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -13,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef int spawn_fn(int *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *);
+typedef int spawn_fn(int *, const char *, const posix_spawn_file_actions_t *,
+		     const posix_spawnattr_t *, char *const *, char *const *);
 extern char **environ;
 
 static void die(const char *what)
@@ -24,7 +26,8 @@ static void die(const char *what)
 
 static struct sockaddr_in at(const char *port)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)),
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
 static int serve(const char *port)
@@ -41,7 +44,8 @@ static int serve(const char *port)
 		for (ssize_t i = 0; i < n; i++)
 			if (buf[i] != 'x')
 				putchar(buf[i]);
-		if (memchr(buf, 'x', (size_t)n) && send(fd, "y", 1, 0) != 1)	/* a turn, so that it earns its upgrade */
+		/* a turn, so that it earns its upgrade */
+		if (memchr(buf, 'x', (size_t)n) && send(fd, "y", 1, 0) != 1)
 			die("send");
 	}
 	return n ? 1 : 0;

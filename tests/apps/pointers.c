@@ -302,7 +302,8 @@ static void hangs(int sig) { (void)sig; }
 
 static void timer(int seconds)
 {
-	struct itimerval t = { { 1, 0 }, { seconds, 0 } };	/* and again: it may miss the wait */
+	/* and again: it may miss the wait */
+	struct itimerval t = { { 1, 0 }, { seconds, 0 } };
 
 	if (!seconds)
 		t.it_interval.tv_sec = 0;
@@ -359,7 +360,8 @@ static int tries(bool fast, const char *only)
 				if (!fast || turn())
 					continue;
 				if (!fast_again(failed ? PATIENCE : 0) && failed) {
-					fprintf(stderr, "%s %s: on TCP\n", rows[i].name, kind_names[k]);
+					fprintf(stderr, "%s %s: on TCP\n", rows[i].name,
+						kind_names[k]);
 					if (++bad == ENOUGH)
 						return bad;
 				}

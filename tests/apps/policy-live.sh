@@ -1,7 +1,8 @@
 #!/bin/bash
-# The policy file changes under running programs and live connections: within a second they do as it says, both ways, and
-# their bytes stay right. Written in place, replaced by rename, made after the start, garbled, unreadable; a rule for
-# one of two ports; files that it includes; RDMASHIM=off.
+# The policy file changes under running programs and live connections: within a second they do as
+# it says, both ways, and their bytes stay right. Written in place, replaced by rename, made after
+# the start, garbled, unreadable; a rule for one of two ports; files that it includes;
+# RDMASHIM=off.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -23,19 +24,23 @@ pair() {
 	FIFO=$TMP/fifo.$PORT
 	mkfifo -m 666 "$FIFO"
 	shim_env
-	start none "$TMP/server.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" server epoll "$PORT"
+	start none "$TMP/server.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" server \
+		epoll "$PORT"
 	SRV=$PID
 	wait_port "$PORT"
-	start none "$TMP/client.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" client poll "$PORT" $N "$FIFO"
+	start none "$TMP/client.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" client \
+		poll "$PORT" $N "$FIFO"
 	CL=$PID
-	within 10 grep -q connected "$TMP/client.$PORT.log" || fail "not connected: $(cat "$TMP/client.$PORT.log")"
+	within 10 grep -q connected "$TMP/client.$PORT.log" ||
+		fail "not connected: $(cat "$TMP/client.$PORT.log")"
 	echo "run 5" >"$FIFO"
 }
 
 # sees WHAT CONDITION PORT [SINCE]: all connections of the port, at both ends.
 sees() {
 	local what=$1 cond=$2 port=$3 took
-	if took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" $((2 * N)) $SECS "$cond" "${@:4}"); then
+	if took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" $((2 * N)) \
+		$SECS "$cond" "${@:4}"); then
 		say "$what: $took"
 	else
 		say "FAILED: $what: $took"
@@ -63,7 +68,9 @@ by_rename() {
 }
 # The log says where the mistake is.
 log_names() {
-	grep -qF "$1" "$TMP/shim.$MODE" || { say "FAILED: no '$1' in the log: $(tail -n 3 "$TMP/shim.$MODE")"; BAD=$((BAD + 1)); }
+	grep -qF "$1" "$TMP/shim.$MODE" ||
+		{ say "FAILED: no '$1' in the log: $(tail -n 3 "$TMP/shim.$MODE")"; \
+		BAD=$((BAD + 1)); }
 }
 
 begin_mode both
@@ -135,7 +142,8 @@ say "$(($(loads) - from)) changes: $was kB, then $(anon)"
 (($(anon) - was <= 256)) || { say "FAILED: memory grows with each change"; BAD=$((BAD + 1)); }
 over "$PORT" "$CL" "$SRV"
 
-# ---- programs that started under mode off, a garbled file, or no file: they have not cut anything yet
+# ---- programs that started under mode off, a garbled file, or no file: they have not cut
+# anything yet
 for first in "mode off" "mode of" ""; do
 	rm -f "$CONF"
 	[[ -n $first ]] && policy "$L" "$first"
@@ -176,11 +184,13 @@ pair
 sees "includes" "$on_shm and (c['rule_line'], c['rule_file']) == (1, 2)" "$PORT"
 t=$EPOCHREALTIME
 echo "use tcp both *:*" >"$TMP/one.conf"
-sees "an included file changed" "$(on_tcp policy) and (c['rule_line'], c['rule_file']) == (1, 2)" "$PORT" "$t"
+sees "an included file changed" "$(on_tcp policy) and (c['rule_line'], c['rule_file']) == (1, 2)" \
+	"$PORT" "$t"
 t=$EPOCHREALTIME
 printf '\nuse shm both *:*\n' >"$TMP/more/20-b.new"
 mv "$TMP/more/20-b.new" "$TMP/more/20-b.conf"
-sees "a new file that the pattern means" "$on_shm and (c['rule_line'], c['rule_file']) == (2, 2)" "$PORT" "$t"
+sees "a new file that the pattern means" "$on_shm and (c['rule_line'], c['rule_file']) == (2, 2)" \
+	"$PORT" "$t"
 t=$EPOCHREALTIME
 echo "use tpc both *:*" >"$TMP/more/10-a.conf"
 sees "a mistake in an included file" "$(on_tcp bad-policy)" "$PORT" "$t"
@@ -237,6 +247,7 @@ mkdir -m 700 "$STAT"
 pair RDMASHIM=off
 sleep 1
 collect
-((CONNS == 0 && FAST == 0)) || fail "RDMASHIM=off, and $CONNS connections, $FAST bytes on a fast path"
+((CONNS == 0 && FAST == 0)) || fail "RDMASHIM=off, and $CONNS connections, $FAST bytes on a fast" \
+	"path"
 over "$PORT" "$CL" "$SRV"
 ((BAD == 0)) || fail "$BAD of the changes above"

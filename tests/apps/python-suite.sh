@@ -1,6 +1,7 @@
 #!/bin/bash
-# CPython's own tests of sockets and what stands on them (Debian's libpython3.X-testsuite), on the kernel alone and preloaded with
-# all connections cut over at once: what passes there passes here, and bytes take a fast path. A short set here; `make check-suites` runs all.
+# CPython's own tests of sockets and what stands on them (Debian's libpython3.X-testsuite), on the
+# kernel alone and preloaded with all connections cut over at once: what passes there passes here,
+# and bytes take a fast path. A short set here; `make check-suites` runs all.
 #	python-suite.sh [all | MODULE...]
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
@@ -19,10 +20,12 @@ WITHOUT=(-i '*VSOCK*')
 PYTHON=/usr/bin/python3		# Debian's: the one whose tests these are
 # What fails preloaded and is known to: a pattern of the test's name, and why.
 KNOWN=(
-	'*close_peer_in_the_middle_of_receiving*' 'wants small SO_SNDBUF and SO_RCVBUF to make sendfile wait; they do not size the rings'
+	'*close_peer_in_the_middle_of_receiving*' \
+		'wants small SO_SNDBUF and SO_RCVBUF to make sendfile wait; they do not size the rings'
 )
 
-"$PYTHON" -c 'import test.test_socket' 2>/dev/null || skip "no tests of $("$PYTHON" -V): libpython3.X-testsuite"
+"$PYTHON" -c 'import test.test_socket' 2>/dev/null ||
+	skip "no tests of $("$PYTHON" -V): libpython3.X-testsuite"
 # Of those, the ones that this version still has (asyncore and asynchat went with 3.12).
 # shellcheck disable=SC2086  # names
 MODULES=$("$PYTHON" -c 'import importlib.util, sys
@@ -36,7 +39,8 @@ policy 'earn_bytes 0' 'earn_rounds 0'
 one() {
 	local dir=$TMP/$2/$3
 	mkdir -p "$dir"
-	(cd "$dir" && run_with "$1" timeout -k 5 "${MODULE_SECS:-400}" "$PYTHON" -m test -v -u network --tempdir "$dir" "${WITHOUT[@]}" "$3" >"$dir.log" 2>&1)
+	(cd "$dir" && run_with "$1" timeout -k 5 "${MODULE_SECS:-400}" "$PYTHON" -m test \
+		-v -u network --tempdir "$dir" "${WITHOUT[@]}" "$3" >"$dir.log" 2>&1)
 	python3 -S -E - "$dir.log" >"$dir.said" <<'END'
 import re, sys
 # "name (place) ..." and its verdict, perhaps with other output between the two
@@ -72,15 +76,18 @@ for m in $MODULES; do
 	one library here "$m"
 	wait $!
 	ok=$(grep -c '^ok' "$TMP/bare/$m.said")
-	lost=$(comm -23 <(grep '^ok' "$TMP/bare/$m.said" | cut -f2 | sort) <(grep -E '^ok' "$TMP/here/$m.said" | cut -f2 | sort))
+	lost=$(comm -23 <(grep '^ok' "$TMP/bare/$m.said" | cut -f2 | sort) \
+		<(grep -E '^ok' "$TMP/here/$m.said" | cut -f2 | sort))
 	say "$m: $ok pass on the kernel alone, $(grep -c '^ok' "$TMP/here/$m.said") preloaded"
-	((ok > 0)) || { say "FAILED: $m: nothing passes on the kernel alone"; tail -n 20 "$TMP/bare/$m.log" >&3; FAILURES=1; }
+	((ok > 0)) || { say "FAILED: $m: nothing passes on the kernel alone"; tail -n 20 \
+		"$TMP/bare/$m.log" >&3; FAILURES=1; }
 	[[ -z $lost ]] && continue
 	while read -r t; do
 		why=$(known "$t") && { say "known: $m: $t: $why"; continue; }
 		FAILURES=1
 		say "FAILED: $m: $(grep -F "$t" "$TMP/here/$m.said" | cut -f1): $t"
-		grep -F -A 25 "${t%% *}" "$TMP/here/$m.log" | grep -A 25 -E '^(ERROR|FAIL):' | head -n 25 >&3
+		grep -F -A 25 "${t%% *}" "$TMP/here/$m.log" | grep -A 25 -E '^(ERROR|FAIL):' |
+			head -n 25 >&3
 	done <<<"$lost"
 done
 collect

@@ -2,11 +2,13 @@
  * reconnect.c - what a connection, or an attempt at one, leaves on its socket for the next. Knows
  * nothing of the library.
  *
- *	reconnect server PORT		echoes, until its input is told to end
- *	reconnect client PORT LETTERS LENGTH ROUNDS
- *					every order of the steps named by LETTERS (steps[]) up to that
- *					length, each on a socket of its own, then a dialogue of so many
- *					rounds; says what each step gave
+ * 	reconnect server PORT		echoes, until its input is told to end
+ * 	reconnect client PORT LETTERS LENGTH ROUNDS
+ * 					every order of the steps named by LETTERS (steps[]) up
+ * 					to that
+ * 					length, each on a socket of its own, then a dialogue
+ * 					of so many
+ * 					rounds; says what each step gave
  *
  * Nothing depends on time: after each step its outcome is awaited, as the kernel tells it.
  */
@@ -209,8 +211,8 @@ static int shut(int fd, int how)
 	int r = shutdown(fd, how) ? errno : 0;
 
 	if (!r && how != SHUT_RD)
-		left(fd, 1u << TCP_ESTABLISHED | 1u << TCP_FIN_WAIT1 | 1u << TCP_FIN_WAIT2 | 1u << TCP_CLOSING |
-			 1u << TCP_CLOSE_WAIT | 1u << TCP_LAST_ACK);
+		left(fd, 1u << TCP_ESTABLISHED | 1u << TCP_FIN_WAIT1 | 1u << TCP_FIN_WAIT2 |
+				 1u << TCP_CLOSING | 1u << TCP_CLOSE_WAIT | 1u << TCP_LAST_ACK);
 	return r;
 }
 
@@ -264,12 +266,14 @@ static void dialogue(int fd, char *say, char *end)
 	}
 	for (n = 0, r = 0; n < rounds && !(r & 0xffff); n++)
 		mask |= r = round_trip(fd, n);
-	say += snprintf(say, (size_t)(end - say), " rounds %d:%d mask %x", n, r & 0xffff, mask >> 16);
+	say += snprintf(say, (size_t)(end - say), " rounds %d:%d mask %x", n, r & 0xffff,
+			mask >> 16);
 	r = shut(fd, SHUT_WR);
 	say += snprintf(say, (size_t)(end - say), " shut %d", r);
 	if (r == 0) {
 		n = (int)recv(fd, &c, 1, MSG_DONTWAIT);
-		snprintf(say, (size_t)(end - say), " end %d shown %x", n < 0 ? -errno : n, shown(fd));
+		snprintf(say, (size_t)(end - say), " end %d shown %x", n < 0 ? -errno : n,
+			 shown(fd));
 	}
 }
 

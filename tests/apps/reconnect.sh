@@ -1,9 +1,9 @@
 #!/bin/bash
 # What a connection, or an attempt at one, leaves on its socket for the next: every order, up to
 # length 4, of connect(AF_UNSPEC), attempts that are refused, impossible, pending or timed out,
-# connections that talk and perhaps are upgraded, the three shutdown()s in every state, and listen();
-# then a dialogue, during which the connection is upgraded. Each step, and the dialogue, gives what
-# it gives without the library.
+# connections that talk and perhaps are upgraded, the three shutdown()s in every state, and
+# listen(); then a dialogue, during which the connection is upgraded. Each step, and the dialogue,
+# gives what it gives without the library.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 policy 'earn_bytes 0' 'earn_rounds 0'

@@ -16,6 +16,7 @@ job() {
 }
 MODES="bare both" for_modes job 16384
 diff <(sed -n 's/^CASE(\([a-z_]*\)),$/\1/p' <(tr -d '\t' <"$TOP/tests/apps/refused.c") | sort) \
-	<(sed -n '/^## Calls that need TCP/,$p' "$TOP/docs/calls.md" | grep '^|' | sed 's/.*|\(.*\)|$/\1/' |
+	<(sed -n '/^## Calls that need TCP/,$p' "$TOP/docs/calls.md" | grep '^|' |
+	sed 's/.*|\(.*\)|$/\1/' |
 		grep -o '`[a-z_]*`' | tr -d '`' | sort) ||
 	fail "docs/calls.md (>) has other cases than tests/apps/refused.c (<)"

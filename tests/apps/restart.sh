@@ -1,6 +1,7 @@
 #!/bin/bash
-# One end is killed in mid-transfer and started again on the same port; the other, still running, connects again and
-# transfers everything. Both ways round: a client that survives several servers, a server that survives several clients.
+# One end is killed in mid-transfer and started again on the same port; the other, still running,
+# connects again and transfers everything. Both ways round: a client that survives several
+# servers, a server that survives several clients.
 . "$(dirname "$0")/lib.sh"
 N=300000000
 
@@ -16,7 +17,8 @@ job() {
 	free_port port
 	server "$B/apps/pattern" listen -w epoll -n $N "$port"
 	wait_port "$port"
-	start client "$TMP/client.log" "$B/apps/pattern" connect -w epoll -n $N -r 100 127.0.0.1 "$port"
+	start client "$TMP/client.log" "$B/apps/pattern" connect -w epoll -n $N -r 100 127.0.0.1 \
+		"$port"
 	c=$PID
 	for i in 1 2; do
 		while_it_runs "$port"
@@ -27,19 +29,23 @@ job() {
 	finish "$c" 60 || fail "client: $(cat "$TMP/client.log")"
 	finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
 	grep -q lost "$TMP/client.log" || fail "no transfer was interrupted"
-	say "client: $(grep -c lost "$TMP/client.log") connections lost, then $(tail -n 1 "$TMP/client.log")"
+	say "client:" \
+		"$(grep -c lost "$TMP/client.log") connections lost, then $(tail -n 1 \
+		"$TMP/client.log")"
 	tail -n 1 "$TMP/client.log" >>"$OUT"
 
 	free_port port
 	server "$B/apps/pattern" listen -w edge -n $N -k 3 "$port"
 	wait_port "$port"
 	for i in 1 2; do
-		start client "$TMP/client.log" "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port"
+		start client "$TMP/client.log" "$B/apps/pattern" connect -w block -n $N 127.0.0.1 \
+			"$port"
 		while_it_runs "$port"
 		kill -KILL "$PID"
 		wait "$PID" 2>/dev/null
 	done
-	client "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port" >"$TMP/client.log" || fail "last client: $(cat "$TMP/client.log")"
+	client "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port" >"$TMP/client.log" ||
+		fail "last client: $(cat "$TMP/client.log")"
 	finish "$SRV" 20
 	(($? == 3)) || fail "server: $(cat "$TMP/server.log")"
 	{

@@ -1,6 +1,7 @@
 """Ends for same-port.sh; they know nothing of the library.
 	same-port.py server PORT PORT		echoes one connection of each port
-	same-port.py client PORT PORT SOURCE	connections to both from the same port; when both are there, blocks on one and on the other
+	same-port.py client PORT PORT SOURCE	connections to both from the same port; when both
+						are there, blocks on one and on the other
 """
 import socket, sys, threading
 from echo import exchange
@@ -16,7 +17,8 @@ def echo(listener):
 ports = [int(sys.argv[2]), int(sys.argv[3])]
 if sys.argv[1] == "server":
     ready = threading.Barrier(2)        # none earns before the other was accepted, too
-    threads = [threading.Thread(target=echo, args=(socket.create_server(("127.0.0.1", p)),)) for p in ports]
+    threads = [threading.Thread(target=echo, args=(socket.create_server(("127.0.0.1", p)),))
+               for p in ports]
     for t in threads:
         t.start()
     for t in threads:

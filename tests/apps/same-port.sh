@@ -1,5 +1,6 @@
 #!/bin/bash
-# Two connections that a server accepted from the same address and port, at two ports of its own: each finds its own other end.
+# Two connections that a server accepted from the same address and port, at two ports of its own:
+# each finds its own other end.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -22,7 +23,8 @@ wait_port "$two" 40
 mkfifo "$TMP/fifo"
 exec 4<>"$TMP/fifo"
 shim_env
-env "${SHIM_ENV[@]}" python3 -S "$TMP/same-port.py" client "$one" "$two" $((10000 + RANDOM % 9000)) <"$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- 4>&- &
+env "${SHIM_ENV[@]}" python3 -S "$TMP/same-port.py" client "$one" "$two" \
+	$((10000 + RANDOM % 9000)) <"$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- 4>&- &
 CLIENT=$!
 PIDS+=("$CLIENT")
 is_done() { grep -qs "done" "$TMP/client.log" || gone "$CLIENT"; }

@@ -1,21 +1,25 @@
-# scenes.bash - sourced after lib.sh by the tests whose program prints what it sees in many scenarios, at the accepting and
-# at the connecting end. PROG and SCENES are set by the test; the program says its scenarios with `list`.
+# scenes.bash - sourced after lib.sh by the tests whose program prints what it sees in many
+# scenarios, at the accepting and at the connecting end. PROG and SCENES are set by the test; the
+# program says its scenarios with `list`.
 
 scenes_named() { SCENES=("$@"); (($#)) || mapfile -t SCENES < <("$PROG" list); }
 
-# run_scenes [OPTION]...: a scenario that hangs or sees a wrong byte ends the program; it is started again for those after it.
+# run_scenes [OPTION]...: a scenario that hangs or sees a wrong byte ends the program; it is
+# started again for those after it.
 run_scenes() {
 	local end left rc
 	for end in accept connect; do
 		echo "== $end" >>"$OUT"
 		left=("${SCENES[@]}")
 		while ((${#left[@]})); do
-			client timeout 150 "$PROG" $end "$@" "${left[@]}" >"$TMP/part" 2>"$TMP/client.log"
+			client timeout 150 "$PROG" $end "$@" "${left[@]}" >"$TMP/part" \
+				2>"$TMP/client.log"
 			rc=$?
 			cat "$TMP/part" >>"$OUT"
 			((rc == 0)) && break
 			echo "status $rc: $(cat "$TMP/client.log")" >>"$OUT"
-			[[ $MODE == bare ]] && fail "on the kernel alone, status $rc: $(cat "$TMP/client.log")"
+			[[ $MODE == bare ]] &&
+				fail "on the kernel alone, status $rc: $(cat "$TMP/client.log")"
 			left=("${left[@]:$(grep -c '^- ' "$TMP/part")}")
 			# a warm-up that hangs: the batch has not begun
 			[[ $(tail -n 1 "$TMP/client.log") == *warm-up* ]] && left=("${left[@]:1}")
@@ -27,9 +31,13 @@ run_scenes() {
 most_were_cut() {
 	local n
 	collect
-	n=$(python3 -S -E -c 'import json, sys; print(json.load(sys.stdin)["total"]["connections_fast"])' <"$TMP/stat.$MODE.json")
-	say "$1: $n of $CONNS ends of connections were on a fast path, $FAST bytes, $CUTS cuts, $REWINDS rewinds; on TCP because: $REASONS"
-	((n >= CONNS * ${2:-90} / 100)) || fail "only $n of $CONNS ends of connections were upgraded"
+	n=$(python3 -S -E -c \
+		'import json, sys; print(json.load(sys.stdin)["total"]["connections_fast"])' \
+		<"$TMP/stat.$MODE.json")
+	say "$1: $n of $CONNS ends of connections were on a fast path, $FAST bytes, $CUTS cuts," \
+		"$REWINDS rewinds; on TCP because: $REASONS"
+	((n >= CONNS * ${2:-90} / 100)) ||
+		fail "only $n of $CONNS ends of connections were upgraded"
 }
 
 # differs WHAT BARE: notes how this run differs from the one on the kernel alone.

@@ -10,7 +10,8 @@ policy 'earn_bytes 32K' 'discovery 20s' 'log_level 3'
 
 reason() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -j "pid = $CLI" |
-		python3 -c 'import json, sys; print(*(c["reason"] for c in json.load(sys.stdin)["connections"]))'
+		python3 -c \
+		'import json, sys; print(*(c["reason"] for c in json.load(sys.stdin)["connections"]))'
 }
 is() { [[ $(reason) == "$1" ]]; }
 
@@ -43,8 +44,10 @@ within 10 is not-earned || fail "at first: $(reason)"
 kill -STOP "$SRV"
 echo >"$TMP/go"
 within 10 is searching || fail "while the other end stands still: $(reason)"
-RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why -j "127.0.0.1:$port" 2>/dev/null | grep -q 'is looked for' ||
-	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why "$CLI" | grep -q 'is looked for' || fail "why does not say it"
+RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why -j "127.0.0.1:$port" 2>/dev/null |
+	grep -q 'is looked for' ||
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why "$CLI" | grep -q 'is looked for' ||
+	fail "why does not say it"
 kill -CONT "$SRV"
 within 15 is - || fail "found: $(reason)"
 echo >"$TMP/go"
@@ -53,7 +56,8 @@ within 15 grep -q "done" "$TMP/client.log" || fail "it hangs"
 version=$("$TMP/rdmastat" --version)
 line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, discovery 20s, log_level 3"
 for p in "$CLI" "$SRV"; do
-	[[ $(grep -F "rdmashim[$p]: " "$TMP/shim.both" | head -n 1) == *" path rdmashim[$p]: $line" ]] ||
+	[[ $(grep -F "rdmashim[$p]: " "$TMP/shim.both" |
+		head -n 1) == *" path rdmashim[$p]: $line" ]] ||
 		fail "no line '$line' of $p: $(cat "$TMP/shim.both")"
 done
 say "not-earned, searching, found"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Both ends in one process: one thread that sends 4 MB each way before it reads, and threads that talk to each other.
+# Both ends in one process: one thread that sends 4 MB each way before it reads, and threads that
+# talk to each other.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}	# there is only one process
@@ -22,7 +23,8 @@ job() {
 	done
 	for how in block poll edge; do
 		free_port port
-		client timeout 30 "$B/apps/pattern" both -w $how -k 4 127.0.0.1 "$port" >"$TMP/client.log" 2>&1 ||
+		client timeout 30 "$B/apps/pattern" both -w $how -k 4 127.0.0.1 \
+			"$port" >"$TMP/client.log" 2>&1 ||
 			fail "threads, $how: $(cat "$TMP/client.log")"
 		sort "$TMP/client.log" >>"$OUT"
 	done

@@ -57,7 +57,8 @@ static void messages(struct conn *c)
 	char b[200], ctl[100];
 	struct sockaddr_in a;
 	struct iovec v[2] = { { b, 50 }, { b + 50, 150 } };
-	struct msghdr m = { .msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = v, .msg_iovlen = 2, .msg_control = ctl,
+	struct msghdr m = { .msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = v, .msg_iovlen = 2,
+			    .msg_control = ctl,
 			    .msg_controllen = sizeof(ctl), .msg_flags = 0x5555 };
 	socklen_t l = sizeof(a);
 	ssize_t r;
@@ -297,7 +298,8 @@ static void sig_send(struct conn *c)
 	do {
 		alarm_in(100);
 		r = put(c, 1 << 20, 0);
-	} while (r > 0);		/* a little room may have come, and the signal have ended a call that used it */
+	} while (r > 0);		/* a little room may have come, and the signal have ended
+					 * a call that used it */
 	printf("%s: blocked send ended by a signal: %s\n", scene, strerrorname_np(errno));
 	shutdown(c->fd, SHUT_WR);
 	printf("%s: peer got all: %d\n", scene, ask(P_DRAIN, c, 0) == (long)(c->tx - sent));

@@ -176,7 +176,8 @@ static void epipe(struct conn *c)
 	ask(P_CLOSE, c, 0);
 	nap(20);
 	put(c, 1, 0);
-	for (int i = 0; i < 200 && !(poll(&(struct pollfd){ .fd = c->fd }, 1, 10) > 0); i++)	/* until the reset is there: POLLERR, POLLHUP */
+	/* until the reset is there: POLLERR, POLLHUP */
+	for (int i = 0; i < 200 && !(poll(&(struct pollfd){ .fd = c->fd }, 1, 10) > 0); i++)
 		;
 	handle(SIGPIPE, true);
 	say("write", write(c->fd, "x", 1));

@@ -1,10 +1,11 @@
 /*
- * semantics.c - what a program sees of a TCP connection in the corners of the socket calls: ends, errors, flags, timeouts,
- * signals, options. Each scenario gets connections that have seen traffic and time, and prints what it found; a run on
- * the kernel alone says what is right. Knows nothing of the library.
+ * semantics.c - what a program sees of a TCP connection in the corners of the socket calls:
+ * ends, errors, flags, timeouts, signals, options. Each scenario gets connections that have seen
+ * traffic and time, and prints what it found; a run on the kernel alone says what is right.
+ * Knows nothing of the library.
  *
- *	semantics accept|connect [SCENARIO...]	the tester accepts the connections, or makes them
- *	semantics list				the scenarios
+ * 	semantics accept|connect [SCENARIO...]	the tester accepts the connections, or makes them
+ * 	semantics list				the scenarios
  */
 #include <poll.h>
 #include <pthread.h>
@@ -62,7 +63,8 @@ static void gather(struct conn *c, size_t n)
 		ssize_t r = take(c, n, 0);
 
 		if (r <= 0)
-			die("%s: %zu bytes missing: %s", scene, n, r ? strerror(errno) : "end of file");
+			die("%s: %zu bytes missing: %s", scene, n,
+			    r ? strerror(errno) : "end of file");
 		n -= r;
 	}
 }
@@ -80,8 +82,9 @@ static const char *bits(int b)
 {
 	static char s[64];
 
-	snprintf(s, sizeof(s), "%s%s%s%s%s", b & POLLIN ? " IN" : "", b & POLLOUT ? " OUT" : "", b & POLLRDHUP ? " RDHUP" : "",
-		 b & POLLERR ? " ERR" : "", b & POLLHUP ? " HUP" : "");
+	snprintf(s, sizeof(s), "%s%s%s%s%s", b & POLLIN ? " IN" : "", b & POLLOUT ? " OUT" : "",
+		 b & POLLRDHUP ? " RDHUP" : "", b & POLLERR ? " ERR" : "",
+		 b & POLLHUP ? " HUP" : "");
 	return s;
 }
 
@@ -104,7 +107,8 @@ static void say_time(const char *what, uint64_t since, int about)
 		printf("%s: %s after %d ms, not %d\n", scene, what, ms, about);
 }
 
-/* What has been sent to us is all there: the first call that shows it may have to wait a moment for the path. */
+/* What has been sent to us is all there: the first call that shows it may have to wait a moment
+ * for the path. */
 static void await(struct conn *c, int n)
 {
 	int have = 0;
@@ -317,7 +321,8 @@ static void refused(struct conn *c)
 	struct pollfd p = { .events = POLLOUT };
 
 	(void)c;
-	if (bind(hole, (void *)&a, l) || getsockname(hole, (void *)&a, &l))	/* bound, nobody listens */
+	/* bound, nobody listens */
+	if (bind(hole, (void *)&a, l) || getsockname(hole, (void *)&a, &l))
 		die("bind");
 	say("connect", connect(fd, (void *)&a, sizeof(a)));
 	say("SO_ERROR", so_error(fd));
@@ -345,7 +350,8 @@ static void refused(struct conn *c)
 
 static void nonblocking_connect(struct conn *c)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(pair_peer_port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(pair_peer_port) };
 	struct conn d = { .fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .id = c->id };
 	struct pollfd p = { .fd = d.fd, .events = POLLOUT };
 
@@ -386,8 +392,11 @@ static void names(struct conn *c)
 	say("its length", l);
 	l = sizeof(b);
 	say("getpeername", getpeername(c->fd, (void *)&b, &l));
-	printf("%s: loopback %d %d, the known port %d\n", scene, a.sin_addr.s_addr == htonl(INADDR_LOOPBACK),
-	       b.sin_addr.s_addr == htonl(INADDR_LOOPBACK), ntohs(pair_connects ? b.sin_port : a.sin_port) == (pair_connects ? pair_peer_port : pair_port));
+	printf("%s: loopback %d %d, the known port %d\n", scene,
+	       a.sin_addr.s_addr == htonl(INADDR_LOOPBACK),
+	       b.sin_addr.s_addr == htonl(INADDR_LOOPBACK),
+	       ntohs(pair_connects ? b.sin_port : a.sin_port) ==
+		       (pair_connects ? pair_peer_port : pair_port));
 	say("SO_TYPE", option(c->fd, SOL_SOCKET, SO_TYPE));
 	say("SO_DOMAIN", option(c->fd, SOL_SOCKET, SO_DOMAIN));
 	say("SO_PROTOCOL", option(c->fd, SOL_SOCKET, SO_PROTOCOL));
@@ -411,9 +420,11 @@ static void names(struct conn *c)
 	say("isatty", isatty(c->fd));
 	say("fsync", fsync(c->fd));
 	say("bind", bind(c->fd, (void *)&b, sizeof(b)));
-	say("setsockopt TCP_NODELAY off", setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 0 }, sizeof(int)));
+	say("setsockopt TCP_NODELAY off",
+	    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 0 }, sizeof(int)));
 	say("TCP_NODELAY", option(c->fd, IPPROTO_TCP, TCP_NODELAY));
-	say("setsockopt SO_KEEPALIVE on", setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int)));
+	say("setsockopt SO_KEEPALIVE on",
+	    setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int)));
 	say("SO_KEEPALIVE", option(c->fd, SOL_SOCKET, SO_KEEPALIVE));
 	put(c, 100, 0);
 	say("peer got", ask(P_RECV, c, 100));
@@ -554,14 +565,19 @@ static const struct {
 	int conns;
 } scenes[] = {
 #define S(f, n) { #f, f, n }
-	S(half_close_peer, 1), S(half_close_own, 1), S(shut_rd, 1), S(shut_rdwr, 1), S(shut_rdwr_by_peer, 1),
-	S(close_with_data_queued, 1), S(close_with_unread, 1), S(close_with_unread_and_data, 1), S(own_close_with_unread, 1),
-	S(own_close_keeps_what_was_sent, 1), S(linger_peer, 1), S(linger_own, 1), S(linger_timed, 1), S(epipe, 1),
+	S(half_close_peer, 1), S(half_close_own, 1), S(shut_rd, 1), S(shut_rdwr, 1),
+		S(shut_rdwr_by_peer, 1),
+	S(close_with_data_queued, 1), S(close_with_unread, 1), S(close_with_unread_and_data, 1),
+		S(own_close_with_unread, 1),
+	S(own_close_keeps_what_was_sent, 1), S(linger_peer, 1), S(linger_own, 1),
+		S(linger_timed, 1), S(epipe, 1),
 	S(shutdown_wakes_recv, 2), S(reset_wakes_recv, 1), S(shutdown_by_thread, 1),
-	S(rcvtimeo, 1), S(sndtimeo, 1), S(peek, 1), S(waitall, 1), S(dontwait, 1), S(counts, 1), S(lowat, 1), S(zero_length, 1),
+	S(rcvtimeo, 1), S(sndtimeo, 1), S(peek, 1), S(waitall, 1), S(dontwait, 1), S(counts, 1),
+		S(lowat, 1), S(zero_length, 1),
 	S(vectors, 1), S(messages, 1), S(many_messages, 1), S(send_file, 1),
 	S(sig_recv, 1), S(sig_wait, 1), S(sig_send, 1),
-	S(refused, 1), S(nonblocking_connect, 1), S(names, 1), S(dups, 2), S(cork, 1), S(fill_up, 1), S(both_first, 1), S(poll_bits, 1),
+	S(refused, 1), S(nonblocking_connect, 1), S(names, 1), S(dups, 2), S(cork, 1),
+		S(fill_up, 1), S(both_first, 1), S(poll_bits, 1),
 	S(peer_exits, 3),
 #undef S
 };

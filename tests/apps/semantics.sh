@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a program sees in the corners of the socket calls, on connections that have been cut over: the same as on the kernel
-# alone. Once at ease, once with a cut and rewind every 3 ms; at the accepting and at the connecting end.
+# What a program sees in the corners of the socket calls, on connections that have been cut over:
+# the same as on the kernel alone. Once at ease, once with a cut and rewind every 3 ms; at the
+# accepting and at the connecting end.
 #	semantics.sh [SCENARIO...]
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +17,8 @@ policy 'earn_bytes 0' 'earn_rounds 0'
 run_scenes
 differs "at ease" "$TMP/out.bare"
 most_were_cut "at ease"
-((CUTS < 20 * CONNS)) || { say "FAILED: $CUTS cuts and $REWINDS rewinds though nothing forces them"; BAD=$((BAD + 1)); }
+((CUTS < 20 * CONNS)) || { say "FAILED: $CUTS cuts and $REWINDS rewinds though nothing forces" \
+	"them"; BAD=$((BAD + 1)); }
 : >"$OUT"
 policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 3ms'
 run_scenes

@@ -1,16 +1,19 @@
 /*
- * short.c - many short TCP connections, closed in every way at every moment; knows nothing of the library.
+ * short.c - many short TCP connections, closed in every way at every moment; knows nothing of
+ * the library.
  *
- *	short self   [OPTIONS] PORT	both ends in this process
- *	short server [OPTIONS] PORT	serves -n connections and ends
- *	short client [OPTIONS] PORT
- *	-n N  connections     -t N  threads at each end     -T SECS  a step that takes longer is a hang: says so and stays
- *	-s SEED  other sizes, delays and orders             -q  no line per way of ending
+ * 	short self   [OPTIONS] PORT	both ends in this process
+ * 	short server [OPTIONS] PORT	serves -n connections and ends
+ * 	short client [OPTIONS] PORT
+ * 	-n N  connections     -t N  threads at each end     -T SECS  a step that takes longer
+ * 	      is a hang: says so and stays
+ * 	-s SEED  other sizes, delays and orders             -q  no line per way of ending
  *
- * A connection is all in its number: how it ends (enum how), how much goes each way, how long its ends dally before they
- * close, whether they block or poll. The number is its first 8 bytes, all others follow from it and are checked; so is that
- * EOF comes where it must, and a reset nowhere else. Prints what came of the connections, the same in every good run; exits 1
- * at the first thing that is wrong.
+ * A connection is all in its number: how it ends (enum how), how much goes each way, how long
+ * its ends dally before they close, whether they block or poll. The number is its first 8 bytes,
+ * all others follow from it and are checked; so is that EOF comes where it must, and a reset
+ * nowhere else. Prints what came of the connections, the same in every good run; exits 1 at the
+ * first thing that is wrong.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +41,8 @@ enum how {
 	UNREAD,		/* client does not wait for the answer */
 	HOWS
 };
-static const char *const how_name[HOWS] = { "put", "put-shut", "ask", "ask-shut", "half", "echo", "reset", "unread" };
+static const char *const how_name[HOWS] = { "put", "put-shut", "ask", "ask-shut", "half", "echo",
+					    "reset", "unread" };
 
 static struct { long n; int threads, patience; uint64_t seed; bool quiet; uint16_t port; } opt =
 	{ .n = 1000, .threads = 4, .patience = 20, .seed = 1 };
@@ -76,9 +80,11 @@ static void step(struct worker *w, const char *what)
 
 static void wrong(struct worker *w, const char *what, long r, int err)
 {
-	fprintf(stderr, "%s, connection %llu (%s): %s: %s: %ld (%s), sent %llu, got %llu\n", w->server ? "server" : "client",
-		(unsigned long long)w->id, how_name[pattern_word(opt.seed, w->id) % HOWS], w->step ? w->step : "", what, r,
-		r < 0 ? strerror(err) : "", (unsigned long long)w->sent, (unsigned long long)w->got);
+	fprintf(stderr, "%s, connection %llu (%s): %s: %s: %ld (%s), sent %llu, got %llu\n",
+		w->server ? "server" : "client", (unsigned long long)w->id,
+		how_name[pattern_word(opt.seed, w->id) % HOWS], w->step ? w->step : "", what, r,
+		r < 0 ? strerror(err) : "", (unsigned long long)w->sent,
+		(unsigned long long)w->got);
 	exit(1);
 }
 
@@ -92,12 +98,14 @@ static struct plan plan_of(uint64_t id)
 	p.up = 8 + (q % 16 ? q >> 8 & 511 : q >> 8 & (BUF - 1));
 	p.down = q >> 40 & 1023;
 	p.rounds = 1 + (int)(r >> 32 & 3);
-	/* A close at once; one while something that a connection begins with may be under way; one later. */
+	/* A close at once; one while something that a connection begins with may be under way;
+	 * one later. */
 	p.dally = r >> 40 & 1 ? 0 : (int)(r >> 41 & (r >> 56 & 3 ? 255 : 2047));
 	return p;
 }
 
-/* Its processor is not given away while the time is short: that is when the close meets what others do. */
+/* Its processor is not given away while the time is short: that is when the close meets what
+ * others do. */
 static void dally(int us)
 {
 	uint64_t end = now_us() + (uint64_t)us;
@@ -122,7 +130,8 @@ static void wait_for(struct worker *w, int fd, short events)
 }
 
 /* 0, or an errno that `may` allows: a reset. */
-static int put(struct worker *w, int fd, const struct plan *p, bool up, uint64_t from, size_t n, bool may)
+static int put(struct worker *w, int fd, const struct plan *p, bool up, uint64_t from, size_t n,
+	       bool may)
 {
 	size_t done = 0;
 
@@ -130,7 +139,8 @@ static int put(struct worker *w, int fd, const struct plan *p, bool up, uint64_t
 	if (up && !from)
 		memcpy(w->buf, &p->id, 8);
 	while (done < n) {
-		ssize_t r = send(fd, w->buf + done, n - done, MSG_NOSIGNAL | (p->poll ? MSG_DONTWAIT : 0));
+		ssize_t r = send(fd, w->buf + done, n - done,
+				 MSG_NOSIGNAL | (p->poll ? MSG_DONTWAIT : 0));
 
 		if (r < 0 && errno == EAGAIN && p->poll) {
 			wait_for(w, fd, POLLOUT);
@@ -165,8 +175,10 @@ static ssize_t get(struct worker *w, int fd, bool poll_first, void *b, size_t n,
 	}
 }
 
-/* Reads [from, to) or to the end that must come at `to`. True: the end; errno-less false: reset (only if it may). */
-static bool take(struct worker *w, int fd, const struct plan *p, bool up, uint64_t from, uint64_t to, bool to_end, bool may)
+/* Reads [from, to) or to the end that must come at `to`. True: the end; errno-less false: reset
+ * (only if it may). */
+static bool take(struct worker *w, int fd, const struct plan *p, bool up, uint64_t from,
+		 uint64_t to, bool to_end, bool may)
 {
 	while (from < to || to_end) {
 		size_t n = to_end || to - from > BUF ? BUF : (size_t)(to - from);
@@ -211,7 +223,8 @@ static void reset_at_close(struct worker *w, int fd)
 
 static void one_client(struct worker *w, uint64_t id)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(opt.port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(opt.port) };
 	struct plan p = plan_of(id);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	uint64_t moved = p.up;
@@ -247,7 +260,8 @@ static void one_client(struct worker *w, uint64_t id)
 	case ECHO:
 		for (int i = 0; i < p.rounds; i++) {
 			step(w, "echo");
-			take(w, fd, &p, false, (uint64_t)i * p.down, (uint64_t)(i + 1) * p.down, false, false);
+			take(w, fd, &p, false, (uint64_t)i * p.down, (uint64_t)(i + 1) * p.down,
+			     false, false);
 			put(w, fd, &p, true, p.up + (uint64_t)i * 64, 64, false);
 			moved += p.down + 64;
 		}
@@ -331,7 +345,8 @@ static void one_server(struct worker *w, int fd, bool poll_first)
 		for (int i = 0; i < p.rounds; i++) {
 			step(w, "echo");
 			put(w, fd, &p, false, (uint64_t)i * p.down, p.down, false);
-			take(w, fd, &p, true, p.up + (uint64_t)i * 64, p.up + (uint64_t)(i + 1) * 64, false, false);
+			take(w, fd, &p, true, p.up + (uint64_t)i * 64,
+			     p.up + (uint64_t)(i + 1) * 64, false, false);
 			moved += p.down + 64;
 		}
 		break;
@@ -373,10 +388,12 @@ static void *servers(void *arg)
 
 static int listener(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(opt.port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(opt.port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, (void *)&a, sizeof a) || listen(fd, 256)) {
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+	    bind(fd, (void *)&a, sizeof a) || listen(fd, 256)) {
 		perror("listener");
 		exit(2);
 	}
@@ -404,8 +421,9 @@ static void *watch(void *arg)
 			if (!since || !what || now_us() - since < (uint64_t)opt.patience * 1000000)
 				continue;
 			told = true;
-			fprintf(stderr, "hang: %s, connection %llu (%s): %s, sent %llu, got %llu\n", w->server ? "server" : "client",
-				(unsigned long long)w->id, how_name[plan_of(w->id).how], what, (unsigned long long)w->sent,
+			fprintf(stderr, "hang: %s, connection %llu (%s): %s, sent %llu, got %llu\n",
+				w->server ? "server" : "client", (unsigned long long)w->id,
+				how_name[plan_of(w->id).how], what, (unsigned long long)w->sent,
 				(unsigned long long)w->got);
 		}
 	}
@@ -431,7 +449,8 @@ static void report(bool server)
 {
 	if (!opt.quiet)
 		for (int i = 0; i < HOWS; i++)
-			printf("%s %s %llu\n", server ? "server" : "client", how_name[i], (unsigned long long)ended[!server][i]);
+			printf("%s %s %llu\n", server ? "server" : "client", how_name[i],
+			       (unsigned long long)ended[!server][i]);
 	printf("%s %llu bytes\n", server ? "server" : "client", (unsigned long long)bytes[!server]);
 }
 

@@ -1,18 +1,21 @@
 #!/bin/bash
-# Many short connections, closed in every way at every moment while they are cut: each byte, each EOF, each reset must be there, and
-# nothing may hang. Both ends in one process, then in two.
-#	tests/apps/short.sh [CONNECTIONS]	so many in each mode, and how much longer they take than bare ones
+# Many short connections, closed in every way at every moment while they are cut: each byte, each
+# EOF, each reset must be there, and nothing may hang. Both ends in one process, then in two.
+#	tests/apps/short.sh [CONNECTIONS]	so many in each mode, and how much longer they take
+#						than bare ones
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 N=${1:-${N:-10000}}
 MODES=${MODES/ client server/}
-# The watch of the program says which step takes too long; that is known in a minute, or in as many as the machine is loaded.
+# The watch of the program says which step takes too long; that is known in a minute, or in as
+# many as the machine is loaded.
 PATIENCE=${PATIENCE:-20}
 
 stacks() {
 	local p
 	for p in "$@"; do
-		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)'
+		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$p" \
+			-ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)'
 	done
 }
 hung() { grep -qs '^hang:' "$TMP"/*.log; }
@@ -34,7 +37,8 @@ all_of() {
 timed() {
 	took[$1.$MODE]=$(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f", b - a }')
 	say "$N connections, $1: ${took[$1.$MODE]} s" \
-		"$(awk -v a="${took[$1.bare]-0}" -v b="${took[$1.$MODE]}" -v m="$MODE" 'BEGIN { if (m != "bare" && a > 0) printf "(%.2f times bare)", b / a }')"
+		"$(awk -v a="${took[$1.bare]-0}" -v b="${took[$1.$MODE]}" -v m="$MODE" \
+		'BEGIN { if (m != "bare" && a > 0) printf "(%.2f times bare)", b / a }')"
 }
 declare -A took
 
@@ -50,7 +54,8 @@ job() {
 	server "$B/apps/short" server -n "$N" -t 6 -T "$PATIENCE" -s 2 "$port"
 	wait_port "$port"
 	t=$EPOCHREALTIME
-	start client "$TMP/client.log" "$B/apps/short" client -n "$N" -t 6 -T "$PATIENCE" -s 2 "$port"
+	start client "$TMP/client.log" "$B/apps/short" client -n "$N" -t 6 -T "$PATIENCE" -s 2 \
+		"$port"
 	c=$PID
 	all_of "$SRV" "$c"
 	timed "in two"

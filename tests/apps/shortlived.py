@@ -1,5 +1,7 @@
-"""shortlived.py serve PORT | ask PORT FIFO: a server that echoes lines, and a client that reads "CONNECTIONS TURNS NAPS_FROM MS" lines and makes so many connections, one after
-the other, of so many turns each; from that turn on it rests MS after each, in which something may become of the connection. Knows nothing of the library."""
+"""shortlived.py serve PORT | ask PORT FIFO: a server that echoes lines, and a client that reads
+"CONNECTIONS TURNS NAPS_FROM MS" lines and makes so many connections, one after the other, of
+so many turns each; from that turn on it rests MS after each, in which something may become of
+the connection. Knows nothing of the library."""
 import os
 import socket
 import sys
@@ -19,7 +21,8 @@ if sys.argv[1] == "serve":
     while True:
         threading.Thread(target=echo, args=(l.accept()[0],), daemon=True).start()
 total = 0
-for line in os.fdopen(os.open(sys.argv[3], os.O_RDWR)):     # for writing, too: it does not end when nobody has it open
+# for writing, too: it does not end when nobody has it open
+for line in os.fdopen(os.open(sys.argv[3], os.O_RDWR)):
     if line == "quit\n":
         break
     n, turns, naps_from, ms = map(int, line.split())

@@ -1,12 +1,17 @@
 #!/bin/bash
-# Connections that end soon after they were upgraded: after some of them the next ones stay on TCP, those that live on are upgraded still, and after some of these
-# all are at once, as at first. With earn_lifetime off all are.
+# Connections that end soon after they were upgraded: after some of them the next ones stay on
+# TCP, those that live on are upgraded still, and after some of these all are at once, as at
+# first. With earn_lifetime off all are.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
 
 # connections that were upgraded, both ends together
-fast() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["conns_fast"])'; }
+fast() {
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all |
+		python3 -c \
+		'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["conns_fast"])'
+}
 DONE=0
 port=
 told() { grep -qs "^done $DONE$" "$TMP/client.log" || gone "$CLIENT"; }
@@ -26,14 +31,16 @@ begin() {
 	rm -f "$TMP/fifo"
 	mkfifo "$TMP/fifo"
 	DONE=0
-	start client "$TMP/client.log" python3 "$TOP/tests/apps/shortlived.py" ask "$port" "$TMP/fifo"
+	start client "$TMP/client.log" python3 "$TOP/tests/apps/shortlived.py" ask "$port" \
+		"$TMP/fifo"
 	CLIENT=$PID
 }
 end() {
 	echo quit >"$TMP/fifo"
 	finish "$CLIENT" 20 || fail "client: $(cat "$TMP/client.log")"
 }
-# slow WHAT: of an end that knows of the short ones and one that does not, the one has given up its search long before the other begins.
+# slow WHAT: of an end that knows of the short ones and one that does not, the one has given up
+# its search long before the other begins.
 slow() {
 	local before
 	fast >"$TMP/dead"		# shown a last time
@@ -59,7 +66,8 @@ begin
 short_ones "earn_lifetime on"
 ((FIRST > 0)) || fail "none at all was upgraded"
 ((FAST == FIRST)) || fail "connections that end soon are upgraded again and again"
-RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | grep -q '"short-lived"' || fail "nothing says short-lived"
+RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | grep -q '"short-lived"' ||
+	fail "nothing says short-lived"
 for ((i = 0; i < 20 && FAST == FIRST; i++)); do ask 1 400 270; done
 ((FAST > FIRST)) || fail "a connection that lives on is not upgraded"
 ask 8 400 399

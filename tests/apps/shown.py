@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# shown.py reader|sender PORT: one end of a connection, which does what its input says, a line at a time.
-# The reader: "count" what FIONREAD says, "wait N" until it says that, "peek", "read N". The sender: "send N".
+# shown.py reader|sender PORT: one end of a connection, which does what its input says, a line at
+# a time. The reader: "count" what FIONREAD says, "wait N" until it says that, "peek", "read N".
+# The sender: "send N".
 import array, fcntl, socket, sys, termios, time
 
 who, port = sys.argv[1], int(sys.argv[2])

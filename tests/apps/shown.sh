@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a peek and FIONREAD have shown they go on showing, also in the middle of a rewind: some bytes have come by TCP and are unread, more lie
-# in the ring; the reader's policy sends it back to TCP, and the sender, which must send the ring's bytes again, is stopped; and then goes on, or
+# What a peek and FIONREAD have shown they go on showing, also in the middle of a rewind: some
+# bytes have come by TCP and are unread, more lie in the ring; the reader's policy sends it back
+# to TCP, and the sender, which must send the ring's bytes again, is stopped; and then goes on, or
 # is killed.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
@@ -34,10 +35,13 @@ begun() {
 	: >"$TMP/reader.$MODE.log"
 	: >"$TMP/sender.$MODE.log"
 	exec 7<>"$TMP/r" 8<>"$TMP/s"
-	start server "$TMP/reader.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/r" env RDMASHIM_CONF="$TMP/reader.conf" python3 "$TOP/tests/apps/shown.py" reader "$port"
+	start server "$TMP/reader.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/r" \
+		env RDMASHIM_CONF="$TMP/reader.conf" python3 "$TOP/tests/apps/shown.py" reader \
+		"$port"
 	reader=$PID
 	wait_port "$port" 60
-	start client "$TMP/sender.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/s" python3 "$TOP/tests/apps/shown.py" sender "$port"
+	start client "$TMP/sender.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/s" python3 \
+		"$TOP/tests/apps/shown.py" sender "$port"
 	sender=$PID
 	tell 8 "$TMP/sender.$MODE.log" "send 4000"
 	[[ $MODE != both ]] || path_is "c['tx_path'] == c['rx_path'] == 'shm'"
@@ -84,6 +88,7 @@ job_killed() {
 	cat "$TMP/reader.$MODE.log" >"$OUT"
 }
 MODES=${MODES/client server/}	# with one end preloaded there is no ring
-# path_is has seen them on the path; of their bytes each goes by TCP in the end, but those of the dead.
+# path_is has seen them on the path; of their bytes each goes by TCP in the end, but those of the
+# dead.
 for_modes job 0
 for_modes job_killed 1

@@ -1,9 +1,11 @@
 /*
- * shutfirst.c - a client that has said all and shut down for writing before anybody else does anything, then reads to the end; knows
- * nothing of the library.
+ * shutfirst.c - a client that has said all and shut down for writing before anybody else does
+ * anything, then reads to the end; knows nothing of the library.
  *
- *	shutfirst server PORT		reads slowly and answers in small chunks meanwhile, and closes; for ever
- *	shutfirst client PORT COUNT	that many connections, four at a time; each must end in EOF, after all bytes
+ * 	shutfirst server PORT		reads slowly and answers in small chunks meanwhile,
+ * 					and closes; for ever
+ * 	shutfirst client PORT COUNT	that many connections, four at a time; each must end
+ * 					in EOF, after all bytes
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +40,8 @@ static void *serve(void *arg)
 			poll(NULL, 0, 1);	/* time for cuts and rewinds */
 	}
 	while (!r && sent < ANSWER) {
-		r = send(fd, text, ANSWER - sent < sizeof text ? ANSWER - sent : sizeof text, MSG_NOSIGNAL);
+		r = send(fd, text, ANSWER - sent < sizeof text ? ANSWER - sent : sizeof text,
+			 MSG_NOSIGNAL);
 		sent += r > 0 ? (size_t)r : 0;
 		r = r < 0;
 	}
@@ -48,7 +51,8 @@ static void *serve(void *arg)
 
 static void *ask(void *arg)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	static const char all[ASKED];
 	char buf[512];
 
@@ -58,8 +62,10 @@ static void *ask(void *arg)
 		size_t got = 0;
 		ssize_t r;
 
-		setsockopt(p.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4 * ASKED }, sizeof(int));	/* all is sent at once, and waits */
-		if (connect(p.fd, (void *)&a, sizeof a) || send(p.fd, all, ASKED, MSG_NOSIGNAL) != ASKED || shutdown(p.fd, SHUT_WR)) {
+		/* all is sent at once, and waits */
+		setsockopt(p.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4 * ASKED }, sizeof(int));
+		if (connect(p.fd, (void *)&a, sizeof a) ||
+		    send(p.fd, all, ASKED, MSG_NOSIGNAL) != ASKED || shutdown(p.fd, SHUT_WR)) {
 			perror("shutfirst: connect, send");
 			exit(2);
 		}
@@ -69,7 +75,8 @@ static void *ask(void *arg)
 			got += r > 0 ? (size_t)r : 0;
 		} while (r > 0 || (r < 0 && errno == EAGAIN));
 		if (r || got != ANSWER) {
-			fprintf(stderr, "shutfirst: after %zu bytes: %s\n", got, r ? strerror(errno) : "end");
+			fprintf(stderr, "shutfirst: after %zu bytes: %s\n", got,
+				r ? strerror(errno) : "end");
 			__atomic_fetch_add(&bad, 1, __ATOMIC_RELAXED);
 		}
 		close(p.fd);

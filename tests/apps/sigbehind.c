@@ -1,6 +1,7 @@
 /*
- * sigbehind.c - the program, and with -DBEHIND a library with a sigaction() of its own that stands behind the
- * library: under a lock, and once with the help of a thread that installs a handler, too.
+ * sigbehind.c - the program, and with -DBEHIND a library with a sigaction() of its own that
+ * stands behind the library: under a lock, and once with the help of a thread that installs a
+ * handler, too.
  */
 #include <dlfcn.h>
 #include <pthread.h>

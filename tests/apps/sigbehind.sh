@@ -1,6 +1,6 @@
 #!/bin/bash
-# A library behind the library has a sigaction() of its own, which has a lock, and waits for a thread that installs a
-# handler meanwhile: nothing hangs, and both handlers are there.
+# A library behind the library has a sigaction() of its own, which has a lock, and waits for a
+# thread that installs a handler meanwhile: nothing hangs, and both handlers are there.
 . "$(dirname "$0")/lib.sh"
 [[ -z ${SAN-} ]] || skip "a sanitizer's runtime has a sigaction() of its own"
 SRC=$TOP/tests/apps/sigbehind.c

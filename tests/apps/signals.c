@@ -1,10 +1,11 @@
 /*
- * signals.c - signal handlers and TCP connections: handlers that use the connection that they interrupted or jump out of its
- * calls, what SA_RESTART does to each wait, and what sigaction() and its elder brothers say. Prints facts that
- * do not depend on luck; a run on the kernel alone says which are right. Knows nothing of the library.
+ * signals.c - signal handlers and TCP connections: handlers that use the connection that they
+ * interrupted or jump out of its calls, what SA_RESTART does to each wait, and what sigaction()
+ * and its elder brothers say. Prints facts that do not depend on luck; a run on the kernel alone
+ * says which are right. Knows nothing of the library.
  *
- *	signals [SCENE...]	each with a connection to a forked peer that has seen some traffic
- *	signals list
+ * 	signals [SCENE...]	each with a connection to a forked peer that has seen some traffic
+ * 	signals list
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +31,8 @@
 #include <unistd.h>
 
 static const char *scene;
-static int fd = -1, listener, pid, verdict;	/* the connection, the peer, the pipe on which the peer says what it saw */
+static int fd = -1, listener, pid, verdict;	/* the connection, the peer, the pipe on which
+						 * the peer says what it saw */
 static uint16_t port;
 
 __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
@@ -89,7 +91,8 @@ static void on(int sig, void (*h)(int), int flags)
 
 static int dial(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(port) };
 	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	if (s < 0 || connect(s, (void *)&a, sizeof(a)))
@@ -185,9 +188,13 @@ static long closes(int s)
 	return 0;
 }
 
-static unsigned char low_at(uint64_t off) { return (unsigned char)((off * 2654435761u >> 13) & 127); }
+static unsigned char low_at(uint64_t off)
+{
+	return (unsigned char)((off * 2654435761u >> 13) & 127);
+}
 
-/* Two senders share the stream: bytes below 128 are one's, the others the other's. Both must be whole. */
+/* Two senders share the stream: bytes below 128 are one's, the others the other's. Both must be
+ * whole. */
 static long demux(int s)
 {
 	static unsigned char b[65536];
@@ -204,7 +211,8 @@ static long demux(int s)
 	return r < 0 ? -5 : (long)(n[0] * 1000003 + n[1]);
 }
 
-/* Each message is `CALL` times its number; some are cut short, none may come twice, or after a later one. */
+/* Each message is `CALL` times its number; some are cut short, none may come twice, or after a
+ * later one. */
 #define CALL 3000
 static long numbered(int s)
 {
@@ -246,7 +254,8 @@ static long words(int s)
 	return idle(s);
 }
 
-static long queues(int s)		/* sends values by sigqueue(), 0 to 1999, while it takes what comes */
+static long queues(int s)		/* sends values by sigqueue(), 0 to 1999, while it takes
+					 * what comes */
 {
 	static char b[65536];
 	union sigval v = { 0 };
@@ -362,8 +371,8 @@ static void chunk(const unsigned char *b, uint64_t n)
 	off = (w & 0xffffff) * 8 - off;
 	for (uint64_t i = 0; i < n; i++)
 		if (b[i] != (unsigned char)(word_at((off + i) / 8) >> (off + i) % 8 * 8))
-			die("a chunk from %llu on is wrong at %llu of %llu", (unsigned long long)off, (unsigned long long)i,
-			    (unsigned long long)n);
+			die("a chunk from %llu on is wrong at %llu of %llu",
+			    (unsigned long long)off, (unsigned long long)i, (unsigned long long)n);
 	if (npieces < 200000)
 		chunks[npieces++] = (struct chunk){ off, n };
 }
@@ -468,8 +477,8 @@ static void jump_out_of_send(void)
 	on(SIGALRM, jumps, 0);
 	end = now() + 2;
 	while (go_on(end, 20)) {
-		/* After a jump one call without any: else, on a machine without time for the reader, calls that could
-		 * send nothing let the number go round. */
+		/* After a jump one call without any: else, on a machine without time for the
+		 * reader, calls that could send nothing let the number go round. */
 		if (sigsetjmp(back, 1))
 			tick(0, 0);
 		for (int k = 0; k < 1000 && go_on(end, 20); k++) {
@@ -491,7 +500,8 @@ static volatile long next_value, bad_info;
 static void queued(int sig, siginfo_t *i, void *uc)
 {
 	(void)sig;
-	if (i->si_code != SI_QUEUE || i->si_value.sival_int != next_value++ || i->si_pid != pid || !uc)
+	if (i->si_code != SI_QUEUE || i->si_value.sival_int != next_value++ || i->si_pid != pid ||
+	    !uc)
 		bad_info++;
 }
 
@@ -622,7 +632,8 @@ static void send_waits(void)
 
 	peer(late_byte);	/* does not read much */
 	on(SIGALRM, count, 0);
-	while (send(fd, b, sizeof(b), MSG_DONTWAIT) > 0 || (nap(50), send(fd, b, 1, MSG_DONTWAIT)) > 0)
+	while (send(fd, b, sizeof(b), MSG_DONTWAIT) > 0 ||
+	       (nap(50), send(fd, b, 1, MSG_DONTWAIT)) > 0)
 		;
 	for (int i = 0; i < 20 && r >= 0; i++) {	/* a little room may come */
 		tick(50000, 0);
@@ -659,8 +670,8 @@ static void accepts(void)
 	waitpid(p, NULL, 0);
 }
 
-/* Timer and recv(): the signal comes while the call looks, or about to sleep. It may come before the call (then the next
- * one helps), but not often. */
+/* Timer and recv(): the signal comes while the call looks, or about to sleep. It may come before
+ * the call (then the next one helps), but not often. */
 static void timeouts_us(const char *what, int us, int step, int how)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -680,13 +691,16 @@ static void timeouts_us(const char *what, int us, int step, int how)
 		}
 		handled = 0;
 		tick(us + i % 50 * step, 20000);
-		r = how == 1 ? poll(&p, 1, -1) : how == 2 ? epoll_wait(ep, &e, 1, -1) : recv(fd, &c, 1, 0);
+		r = how == 1   ? poll(&p, 1, -1)
+		    : how == 2 ? epoll_wait(ep, &e, 1, -1)
+			       : recv(fd, &c, 1, 0);
 		n += r == -1 && errno == EINTR;
 		late += handled > 1;
 		tick(0, 0);
 	}
 	close(ep);
-	printf("%s: %s: %d times EINTR, %s\n", scene, what, n, late <= 20 ? "at the first signal" : "often late");
+	printf("%s: %s: %d times EINTR, %s\n", scene, what, n,
+	       late <= 20 ? "at the first signal" : "often late");
 	if (late > 20)
 		printf("%s: %d of 300 late\n", scene, late);
 }
@@ -722,8 +736,14 @@ static void h2(int sig, siginfo_t *i, void *uc) { (void)uc; handled += i->si_sig
 
 static const char *name_of(void *p)
 {
-	return p == (void *)h1 ? "h1" : p == (void *)h2 ? "h2" : p == (void *)SIG_DFL ? "SIG_DFL" : p == (void *)SIG_IGN ? "SIG_IGN" :
-	       p == (void *)SIG_ERR ? "SIG_ERR" : p == (void *)SIG_HOLD ? "SIG_HOLD" : p == (void *)count ? "count" : "another";
+	return p == (void *)h1	       ? "h1"
+	       : p == (void *)h2       ? "h2"
+	       : p == (void *)SIG_DFL  ? "SIG_DFL"
+	       : p == (void *)SIG_IGN  ? "SIG_IGN"
+	       : p == (void *)SIG_ERR  ? "SIG_ERR"
+	       : p == (void *)SIG_HOLD ? "SIG_HOLD"
+	       : p == (void *)count    ? "count"
+				       : "another";
 }
 
 static void show(const char *what, int sig)
@@ -736,15 +756,18 @@ static void show(const char *what, int sig)
 		return;
 	}
 	memcpy(&mask, &a.sa_mask, 8);
-	printf("%s: %s: %s flags %x mask %llx restorer %d\n", scene, what, name_of((void *)a.sa_sigaction), (unsigned)a.sa_flags,
-	       (unsigned long long)mask, !!a.sa_restorer);
+	printf("%s: %s: %s flags %x mask %llx restorer %d\n", scene, what,
+	       name_of((void *)a.sa_sigaction), (unsigned)a.sa_flags, (unsigned long long)mask,
+	       !!a.sa_restorer);
 }
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void installed(void)
 {
-	struct sigaction a = { .sa_sigaction = h2, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NOCLDSTOP }, old;
-	struct { void *h; unsigned long flags; void *rest; uint64_t mask; } raw = { (void *)h1, 0, NULL, 0 };
+	struct sigaction a = { .sa_sigaction = h2,
+			       .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NOCLDSTOP }, old;
+	struct { void *h; unsigned long flags; void *rest; uint64_t mask; } raw = { (void *)h1, 0,
+		NULL, 0 };
 	int p, st;
 
 	on(SIGUSR1, SIG_DFL, 0);
@@ -798,8 +821,8 @@ static void installed(void)
 	printf("%s: signal 0: %s\n", scene, name_of((void *)signal(0, h1)));
 	printf("%s: signal SIG_ERR: %s\n", scene, name_of((void *)signal(SIGUSR1, SIG_ERR)));
 	for (int s = 1; s < 65; s++)
-		if (s != SIGALRM && s != SIGUSR2 && s != SIGCHLD && s != SIGRTMIN && s != SIGPIPE && !sigaction(s, NULL, &old) &&
-		    old.sa_handler != SIG_DFL)
+		if (s != SIGALRM && s != SIGUSR2 && s != SIGCHLD && s != SIGRTMIN && s != SIGPIPE &&
+		    !sigaction(s, NULL, &old) && old.sa_handler != SIG_DFL)
 			printf("%s: %d is %s\n", scene, s, name_of((void *)old.sa_sigaction));
 	on(SIGUSR2, h1, 0);
 }
@@ -822,7 +845,12 @@ static void nests(int sig)
 }
 
 static sigjmp_buf fault_back;
-static void fault(int sig, siginfo_t *i, void *uc) { (void)uc; handled = sig * 1000 + i->si_code; siglongjmp(fault_back, 1); }
+static void fault(int sig, siginfo_t *i, void *uc)
+{
+	(void)uc;
+	handled = sig * 1000 + i->si_code;
+	siglongjmp(fault_back, 1);
+}
 
 static void delivery(void)
 {
@@ -917,8 +945,10 @@ static void children(void)
 
 static const struct { const char *name; void (*run)(void); } scenes[] = {
 #define SCENE(f) { #f, f }
-	SCENE(installed), SCENE(delivery), SCENE(waits), SCENE(send_waits), SCENE(accepts), SCENE(pipes), SCENE(children),
-	SCENE(timeouts), SCENE(send_in_handler), SCENE(recv_in_handler), SCENE(jump_out_of_recv), SCENE(jump_out_of_send),
+	SCENE(installed), SCENE(delivery), SCENE(waits), SCENE(send_waits), SCENE(accepts),
+		SCENE(pipes), SCENE(children),
+	SCENE(timeouts), SCENE(send_in_handler), SCENE(recv_in_handler), SCENE(jump_out_of_recv),
+		SCENE(jump_out_of_send),
 	SCENE(queue_storm), SCENE(reset_storm), SCENE(fork_storm),
 };
 #define SCENES (int)(sizeof(scenes) / sizeof(scenes[0]))
@@ -931,7 +961,8 @@ int main(int argc, char **argv)
 	scene = "start";
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (listener < 0 || bind(listener, (void *)&a, l) || listen(listener, 16) || getsockname(listener, (void *)&a, &l))
+	if (listener < 0 || bind(listener, (void *)&a, l) || listen(listener, 16) ||
+	    getsockname(listener, (void *)&a, &l))
 		die("listener: %s", strerror(errno));
 	port = ntohs(a.sin_port);
 	on(SIGUSR2, h1, 0);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Signal handlers that use, interrupt or jump out of calls on connections that have been cut over: as on the kernel alone. At
-# ease, and with a cut and rewind every 3 ms.
+# Signal handlers that use, interrupt or jump out of calls on connections that have been cut over:
+# as on the kernel alone. At ease, and with a cut and rewind every 3 ms.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 MODES=bare${SHIM:+ both}
@@ -23,13 +23,17 @@ compare() {
 		BAD=$((BAD + 1))
 	fi
 	collect
-	say "$1: $CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, $REWINDS rewinds, on TCP because: $REASONS"
+	say "$1: $CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, $REWINDS" \
+		"rewinds, on TCP because: $REASONS"
 	((FAST >= ${#SCENES[@]} * 5000)) || fail "only $FAST bytes on a fast path"
 }
 SCENES=("$@")
-# ThreadSanitizer's runtime shows its own handlers' flags, delivers a signal later, and one that comes within fork() to both
-# processes; with it alone, without the library, these differ already.
-(($#)) || mapfile -t SCENES < <("$B/apps/signals" list | if [[ ${SAN-} == thread ]]; then grep -vx -e installed -e queue_storm -e fork_storm; else cat; fi)
+# ThreadSanitizer's runtime shows its own handlers' flags, delivers a signal later, and one that
+# comes within fork() to both processes; with it alone, without the library, these differ already.
+(($#)) ||
+	mapfile -t SCENES < <("$B/apps/signals" list |
+	if [[ ${SAN-} == thread ]]; then grep -vx -e installed -e queue_storm -e fork_storm; else \
+	cat; fi)
 BAD=0
 begin_mode bare
 run

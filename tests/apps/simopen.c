@@ -1,10 +1,12 @@
 /*
- * simopen.c - two sockets that connect to each other: a simultaneous open, without privileges and by
- * no luck. The first one's SYN meets a listener whose queue is full, and is dropped; before it is sent
- * again the listener is gone, and a socket on its port connects to the first one.
+ * simopen.c - two sockets that connect to each other: a simultaneous open, without privileges
+ * and by no luck. The first one's SYN meets a listener whose queue is full, and is dropped;
+ * before it is sent again the listener is gone, and a socket on its port connects to the first
+ * one.
  *
- *	simopen server PORT OTHER	the second; says "ready" when the queue is full; echoes
- *	simopen client PORT OTHER ROUNDS	the first; so many messages and their answers, compared
+ * 	simopen server PORT OTHER	the second; says "ready" when the queue is full; echoes
+ * 	simopen client PORT OTHER ROUNDS	the first; so many messages and their answers,
+ * 						compared
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -48,7 +50,8 @@ static int under_way(int port, int other)
 	int found = 0;
 	FILE *f = fopen("/proc/net/tcp", "r");
 
-	snprintf(want, sizeof(want), " 0100007F:%04X 0100007F:%04X 02 ", (unsigned)port, (unsigned)other);
+	snprintf(want, sizeof(want), " 0100007F:%04X 0100007F:%04X 02 ", (unsigned)port,
+		 (unsigned)other);
 	while (f && !found && fgets(line, sizeof(line), f))
 		found = strstr(line, want) != NULL;
 	if (f)
@@ -109,7 +112,8 @@ static int dialogue(int fd, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		for (int k = 0; k < MSG; k++)
 			out[k] = (unsigned char)((i * MSG + k) * 2654435761u >> 24);
-		if (send(fd, out, MSG, MSG_NOSIGNAL) != MSG || recv(fd, in, MSG, MSG_WAITALL) != MSG)
+		if (send(fd, out, MSG, MSG_NOSIGNAL) != MSG ||
+		    recv(fd, in, MSG, MSG_WAITALL) != MSG)
 			die("dialogue");
 		if (memcmp(out, in, MSG)) {
 			fprintf(stderr, "wrong bytes in round %d\n", i);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Both ends connect to each other's port: there is no end that accepted. They find each other all the
-# same, whichever of them has the lower port.
+# Both ends connect to each other's port: there is no end that accepted. They find each other all
+# the same, whichever of them has the lower port.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 

@@ -1,4 +1,5 @@
-"""A sender in a hurry and a reader that rests 4 ms after each chunk: slowreader.py server|client PORT."""
+"""A sender in a hurry and a reader that rests 4 ms after each chunk: slowreader.py server|client
+PORT."""
 import hashlib
 import socket
 import sys

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A reader that is slower than its sender, and reads: what TCP holds when the connection is cut over
-# comes first, and takes longer than `overflow`. That is no reader that has stopped: nothing falls back.
+# A reader that is slower than its sender, and reads: what TCP holds when the connection is cut
+# over comes first, and takes longer than `overflow`. That is no reader that has stopped: nothing
+# falls back.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}

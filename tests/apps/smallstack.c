@@ -1,6 +1,7 @@
 /*
- * smallstack.c PORT BYTES: asks a server that echoes, in a thread whose stack of so many bytes, with a guard page and other data of the program below it, is of
- * the program's own: messages in two chunks. Knows nothing of the library.
+ * smallstack.c PORT BYTES: asks a server that echoes, in a thread whose stack of so many bytes,
+ * with a guard page and other data of the program below it, is of the program's own: messages in
+ * two chunks. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -19,14 +20,16 @@ static int port;
 
 static void *ask(void *arg)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	char out[64], in[64];
 
 	if (fd < 0 || connect(fd, (void *)&a, sizeof a))
 		exit(3);
 	for (int i = 0; i < 3000; i++) {
-		struct iovec v[2] = { { out, 20 }, { out + 20, 44 } }, w[2] = { { in, 30 }, { in + 30, 34 } };
+		struct iovec v[2] = { { out, 20 }, { out + 20, 44 } },
+			w[2] = { { in, 30 }, { in + 30, 34 } };
 		ssize_t n;
 
 		memset(out, i, sizeof out);
@@ -47,7 +50,8 @@ static void *ask(void *arg)
 int main(int argc, char **argv)
 {
 	size_t size = argc > 2 ? (size_t)atoi(argv[2]) : 0, bad = 0;
-	unsigned char *area = mmap(NULL, DATA + GUARD + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *area = mmap(NULL, DATA + GUARD + size, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_attr_t attr;
 	pthread_t t;
 
@@ -57,7 +61,8 @@ int main(int argc, char **argv)
 	memset(area, 0x5a, DATA);
 	mprotect(area + DATA, GUARD, PROT_NONE);
 	pthread_attr_init(&attr);
-	if (pthread_attr_setstack(&attr, area + DATA + GUARD, size) || pthread_create(&t, &attr, ask, NULL) || pthread_join(t, NULL))
+	if (pthread_attr_setstack(&attr, area + DATA + GUARD, size) ||
+	    pthread_create(&t, &attr, ask, NULL) || pthread_join(t, NULL))
 		return 2;
 	for (size_t i = 0; i < DATA; i++)
 		bad += area[i] != 0x5a;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# socat: files one way, an echo by a forked child, a child program that gets the socket itself, a relay of two connections.
+# socat: files one way, an echo by a forked child, a child program that gets the socket itself, a
+# relay of two connections.
 . "$(dirname "$0")/lib.sh"
 make_file "$TMP/file" 40000000
 
@@ -18,8 +19,10 @@ job() {
 		free_port port
 		server socat -t 10 "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork" "$how"
 		wait_port "$port"
-		client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <"$TMP/file" | sha256sum >>"$OUT"
-		client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <<<"a line" >>"$OUT" || fail "$how"
+		client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <"$TMP/file" |
+			sha256sum >>"$OUT"
+		client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <<<"a line" >>"$OUT" ||
+			fail "$how"
 		stop "$SRV"
 	done
 
@@ -29,15 +32,18 @@ job() {
 	server socat -u "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr" "OPEN:$TMP/got,creat,trunc"
 	last=$SRV
 	wait_port "$port"
-	start client "$TMP/relay.log" socat "TCP-LISTEN:$port2,bind=127.0.0.1,reuseaddr" "TCP:127.0.0.1:$port"
+	start client "$TMP/relay.log" socat "TCP-LISTEN:$port2,bind=127.0.0.1,reuseaddr" \
+		"TCP:127.0.0.1:$port"
 	wait_port "$port2"
-	client timeout 60 socat -u "OPEN:$TMP/file" "TCP:127.0.0.1:$port2" || fail "sender to the relay"
+	client timeout 60 socat -u "OPEN:$TMP/file" "TCP:127.0.0.1:$port2" ||
+		fail "sender to the relay"
 	finish "$PID" 20 || fail "relay: $(cat "$TMP/relay.log")"
 	finish "$last" 20 || fail "receiver behind the relay"
 	sum "$TMP/got" >>"$OUT"
 }
 
-# The relay is a client's program: with only clients preloaded, sender and relay are two libraries that may meet.
+# The relay is a client's program: with only clients preloaded, sender and relay are two libraries
+# that may meet.
 for m in $MODES; do
 	case $m in
 	client) MODES=$m for_modes job none ;;

@@ -8,7 +8,8 @@ job() {
 	free_port port
 	server "$B/bench/sockbench" -s "$port"
 	wait_port "$port"
-	client "$B/bench/sockbench" -c 127.0.0.1 "$port" -q -v >"$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
+	client "$B/bench/sockbench" -c 127.0.0.1 "$port" -q -v >"$TMP/client.log" ||
+		fail "client: $(cat "$TMP/client.log")"
 	finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
 	sed "s/^/${NAME}[$MODE]:   /" "$TMP/client.log"
 	grep -qx 'bad_blocks 0 blocks' "$TMP/client.log" || fail "bad blocks"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# sockperf's ping-pong by recvfrom and epoll (with one end preloaded or none: epoll only); no message may be lost,
-# doubled or out of order. At most 100,000 a second: sockperf gives up beyond the 600,000 that it has room for.
+# sockperf's ping-pong by recvfrom and epoll (with one end preloaded or none: epoll only); no
+# message may be lost, doubled or out of order. At most 100,000 a second: sockperf gives up beyond
+# the 600,000 that it has room for.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 command -v sockperf >/dev/null || skip "no sockperf"
@@ -17,7 +18,8 @@ job() {
 			server sockperf server -f "$TMP/feed" -F "$how"
 		fi
 		wait_port "$port"
-		client timeout 30 sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 1 -m 64 --mps 100000 --data-integrity >"$TMP/client.log" 2>&1 ||
+		client timeout 30 sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 1 -m 64 \
+			--mps 100000 --data-integrity >"$TMP/client.log" 2>&1 ||
 			fail "$how: $(cat "$TMP/client.log")"
 		grep -q '# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0' "$TMP/client.log" ||
 			fail "$how: $(cat "$TMP/client.log")"

@@ -1,14 +1,17 @@
 /*
- * spawn.c - gives a connection to a child that is made without fork: vfork, posix_spawn, system, popen.
+ * spawn.c - gives a connection to a child that is made without fork: vfork, posix_spawn, system,
+ * popen.
  *
- *	spawn echo listen PORT | connect HOST PORT	the other end: sends back what comes
- *	spawn child IN OUT SENT GOT BYTES		the child: sends BYTES from offset SENT, reads all that is due from GOT
- *	spawn SCENARIO listen PORT | connect HOST PORT
- *	spawn list
- * Small messages to and fro first, so that the connection may be upgraded; then some bytes are left on their way back,
- * which the child has to read; then the child talks to the peer, and after it the parent again. Every byte is verified.
- * Prints "SCENARIO ok". With GATE in the environment, the name of a file, the parent makes that file before the child and
- * after it, and talks until somebody has removed it.
+ * 	spawn echo listen PORT | connect HOST PORT	the other end: sends back what comes
+ * 	spawn child IN OUT SENT GOT BYTES		the child: sends BYTES from offset
+ * 							SENT, reads all that is due from GOT
+ * 	spawn SCENARIO listen PORT | connect HOST PORT
+ * 	spawn list
+ * Small messages to and fro first, so that the connection may be upgraded; then some bytes are
+ * left on their way back, which the child has to read; then the child talks to the peer, and
+ * after it the parent again. Every byte is verified. Prints "SCENARIO ok". With GATE in the
+ * environment, the name of a file, the parent makes that file before the child and after it, and
+ * talks until somebody has removed it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +39,8 @@ static const char *self = "/proc/self/exe";
 
 static void die(const char *what)
 {
-	fprintf(stderr, "spawn: %s: %s (sent %llu, got %llu)\n", what, errno ? strerror(errno) : "?", sent, got);
+	fprintf(stderr, "spawn: %s: %s (sent %llu, got %llu)\n", what,
+		errno ? strerror(errno) : "?", sent, got);
 	_exit(1);
 }
 
@@ -188,7 +192,8 @@ static void by_vfork_dup(int fd)	/* the copy is made by number, and only the cop
 	told(BYTES);
 }
 
-static void by_vfork_leak(int fd)	/* it just survives; all above it is closed, the library's own fds too */
+static void by_vfork_leak(int fd)	/* it just survives; all above it is closed, the
+					 * library's own fds too */
 {
 	pid_t p;
 
@@ -321,7 +326,8 @@ static void while_it_lives(int fd)
 	told(BYTES);
 }
 
-/* A pid namespace whose first process is gone makes no other. That one comes of a raw call: no handler runs. */
+/* A pid namespace whose first process is gone makes no other. That one comes of a raw call: no
+ * handler runs. */
 static void fork_fails(int fd)
 {
 	if (unshare(CLONE_NEWPID) == 0) {
@@ -332,7 +338,8 @@ static void fork_fails(int fd)
 		reap(p, 0);
 		if (fork() != -1)
 			die("fork succeeds");
-		/* Back to TCP and again: were the failed fork still counted, it would stay there. */
+		/* Back to TCP and again: were the failed fork still counted, it would stay
+		 * there. */
 		if (posix_spawn(&p, self, NULL, NULL, args, environ) == 0)
 			die("posix_spawn succeeds");
 	}
@@ -400,7 +407,8 @@ int main(int argc, char **argv)
 	while (argc > 1 && s < scenarios + SCENARIOS && strcmp(argv[1], s->name))
 		s++;
 	if (argc < 4 || s == scenarios + SCENARIOS || (strcmp(argv[2], "listen") && argc < 5)) {
-		fprintf(stderr, "usage: spawn list | echo | SCENARIO   listen PORT | connect HOST PORT\n");
+		fprintf(stderr,
+			"usage: spawn list | echo | SCENARIO   listen PORT | connect HOST PORT\n");
 		return 2;
 	}
 	fd = get_socket(argv[2], argv + 3);

@@ -1,5 +1,6 @@
-# spawn.py CHILD PORT - Python's ways to give a connection to a child: subprocess (vfork), os.posix_spawn, os.system.
-# CHILD is the program of spawn.c; it and this script verify every byte. The other end, at PORT, is `spawn echo`.
+# spawn.py CHILD PORT - Python's ways to give a connection to a child: subprocess (vfork),
+# os.posix_spawn, os.system. CHILD is the program of spawn.c; it and this script verify every
+# byte. The other end, at PORT, is `spawn echo`.
 import os, socket, struct, subprocess, sys
 
 BYTES = 100000

@@ -1,8 +1,9 @@
 /*
- * stacks.c - a process whose threads wait in known places, for `rdmastat stacks`: in recv() and in
- * send() of a connection to itself, in epoll_wait(), in a lock of its own. It talks on all three until
- * a line on stdin, then prints "ready", the descriptors and thread numbers; after another line it
- * ends all waits by what they wait for, and counts what was lost or interrupted meanwhile.
+ * stacks.c - a process whose threads wait in known places, for `rdmastat stacks`: in recv() and
+ * in send() of a connection to itself, in epoll_wait(), in a lock of its own. It talks on all
+ * three until a line on stdin, then prints "ready", the descriptors and thread numbers; after
+ * another line it ends all waits by what they wait for, and counts what was lost or interrupted
+ * meanwhile.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -141,8 +142,8 @@ int main(void)
 	for (i = 0; i < 4; i++)
 		while (!__atomic_load_n(&tid[i], __ATOMIC_RELAXED))
 			usleep(1000);
-	printf("ready %d %d %d, threads %ld %ld %ld %ld\n", reading[0], writing[0], polled[0], tid[0],
-	       tid[1], tid[2], tid[3]);
+	printf("ready %d %d %d, threads %ld %ld %ld %ld\n", reading[0], writing[0], polled[0],
+	       tid[0], tid[1], tid[2], tid[3]);
 	fflush(stdout);
 	need(getchar() == '\n', "stdin");
 	need(write(reading[1], "r", 1) == 1 && write(polled[1], "p", 1) == 1, "write");

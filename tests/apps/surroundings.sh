@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a process is like, or is in, that the library has to live with: small stacks, real-time priority on one processor, a call that a filter does not know,
-# libraries that are opened with RTLD_DEEPBIND or found by a run path.
+# What a process is like, or is in, that the library has to live with: small stacks, real-time
+# priority on one processor, a call that a filter does not know, libraries that are opened with
+# RTLD_DEEPBIND or found by a run path.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -24,15 +25,18 @@ for how in 'mode off' 'spin 50us' 'force_cut_every 3ms'; do
 	for size in 16384 20480; do
 		policy "${now[@]}" "$how"
 		echoes
-		out=$(run_with client timeout 40 "$B/apps/smallstack" "$port" "$size" 2>&1) || fail "a stack of $size, $how: status $?: $out"
+		out=$(run_with client timeout 40 "$B/apps/smallstack" "$port" "$size" 2>&1) ||
+			fail "a stack of $size, $how: status $?: $out"
 		stop "$SRV"
 	done
 done
 ended "small stacks"
 
-# The process polls, has its processor for itself and a priority that nothing else has there: the library's thread must get its turn all the same.
-# Where the kernel leaves the others nothing beside real-time threads (sched_rt_runtime_us -1) nothing can be asked.
-if chrt -f 50 true 2>/dev/null && (($(nproc) > 1)) && [[ $(cat /proc/sys/kernel/sched_rt_runtime_us) != -1 ]]; then
+# The process polls, has its processor for itself and a priority that nothing else has there: the
+# library's thread must get its turn all the same. Where the kernel leaves the others nothing
+# beside real-time threads (sched_rt_runtime_us -1) nothing can be asked.
+if chrt -f 50 true 2>/dev/null && (($(nproc) > 1)) &&
+	[[ $(cat /proc/sys/kernel/sched_rt_runtime_us) != -1 ]]; then
 	policy "${now[@]}" 'force_cut_every 20ms'
 	cat >"$TMP/poller.py" <<-'END'
 	import socket, sys, time
@@ -60,7 +64,8 @@ if chrt -f 50 true 2>/dev/null && (($(nproc) > 1)) && [[ $(cat /proc/sys/kernel/
 	END
 	free_port port
 	shim_env
-	start none "$TMP/server.log" taskset -c 1 chrt -f 50 env "${SHIM_ENV[@]}" python3 -S "$TMP/poller.py" "$port"
+	start none "$TMP/server.log" taskset -c 1 chrt -f 50 env "${SHIM_ENV[@]}" python3 \
+		-S "$TMP/poller.py" "$port"
 	SRV=$PID
 	wait_port "$port"
 	taskset -c 0 env "${SHIM_ENV[@]}" timeout 60 python3 -S -c 'import socket, sys
@@ -80,7 +85,8 @@ if [[ -x $B/hostile/fault ]]; then
 	policy "${now[@]}"
 	echoes "$B/hostile/fault" epoll_pwait2 1 0 1
 	server=$(pgrep -P "$SRV")
-	run_with client timeout 40 "${ECHO[@]}" client "$port" 2 0 1 >"$TMP/client.log" 2>&1 || fail "EPERM: client: $(tail -n 3 "$TMP/client.log")"
+	run_with client timeout 40 "${ECHO[@]}" client "$port" 2 0 1 >"$TMP/client.log" 2>&1 ||
+		fail "EPERM: client: $(tail -n 3 "$TMP/client.log")"
 	before=$(awk '{ print $14 + $15 }' "/proc/$server/stat")
 	sleep 2
 	after=$(awk '{ print $14 + $15 }' "/proc/$server/stat")
@@ -95,7 +101,8 @@ fi
 policy "${now[@]}"
 echoes
 shim_env
-env "${SHIM_ENV[@]}" timeout 40 prlimit --as=4000000000 python3 -S -c 'import mmap, socket, sys, time
+env "${SHIM_ENV[@]}" timeout 40 prlimit --as=4000000000 python3 \
+	-S -c 'import mmap, socket, sys, time
 stream = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 for n in range(400):
     stream.sendall(bytes(100))
@@ -105,7 +112,8 @@ mmap.mmap(-1, 3_500_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)' "$por
 stop "$SRV"
 ended "a limited address space"
 
-# A plug-in that finds libc's calls before ours; and one that is found by the program's own run path, at which the loader looks for who calls dlopen().
+# A plug-in that finds libc's calls before ours; and one that is found by the program's own run
+# path, at which the loader looks for who calls dlopen().
 mkdir "$TMP/lib"
 cat >"$TMP/plug.c" <<'END'
 #include <sys/socket.h>
@@ -163,11 +171,13 @@ int main(int argc, char **argv)
 	return 0;
 }
 END
-cc -shared -fPIC -o "$TMP/lib/libplug.so" "$TMP/plug.c" && cc -w -o "$TMP/main" "$TMP/main.c" -Wl,-rpath,"$TMP/lib" -ldl || fail "cc"
+cc -shared -fPIC -o "$TMP/lib/libplug.so" "$TMP/plug.c" &&
+	cc -w -o "$TMP/main" "$TMP/main.c" -Wl,-rpath,"$TMP/lib" -ldl || fail "cc"
 for how in plain deep mopen; do
 	policy "${now[@]}"
 	echoes
-	run_with client timeout 15 "$TMP/main" "$port" $how >"$TMP/client.log" 2>&1 || fail "a plug-in, $how: status $?: $(cat "$TMP/client.log")"
+	run_with client timeout 15 "$TMP/main" "$port" $how >"$TMP/client.log" 2>&1 ||
+		fail "a plug-in, $how: status $?: $(cat "$TMP/client.log")"
 	stop "$SRV"
 	ended "a plug-in, $how"
 done

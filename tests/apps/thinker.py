@@ -1,6 +1,7 @@
 """Ends for thinker.sh; they know nothing of the library.
 	thinker.py server PORT			echoes one connection
-	thinker.py client PORT GO STOP		two requests; when the file GO is there as many as it takes, until STOP is there
+	thinker.py client PORT GO STOP		two requests; when the file GO is there as many as
+						it takes, until STOP is there
 """
 import os, socket, sys, time
 from echo import exchange

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-# unread.py reader PORT FILE SECS | writer PORT FILE SECS
-# A writer that sends until TCP, and whatever lies beside it, takes no more, and says in FILE how much was taken; a reader that reads a little and then, SECS
-# after FILE.killed has appeared, all there is. Prints "N bytes, then WHAT".
+# unread.py reader PORT FILE SECS | writer PORT FILE SECS A writer that sends until TCP, and
+# whatever lies beside it, takes no more, and says in FILE how much was taken; a reader that reads
+# a little and then, SECS after FILE.killed has appeared, all there is. Prints "N bytes, then
+# WHAT".
 import mmap, os, random, socket, struct, sys, time
 
 who, port, path, secs = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])

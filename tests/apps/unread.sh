@@ -1,6 +1,7 @@
 #!/bin/bash
-# A writer fills the connection, which nobody reads, and is killed. A second later its peer reads: all that was taken must
-# be there, and then the end, also where the kernel's FIN could not come before there was room for what lies before it.
+# A writer fills the connection, which nobody reads, and is killed. A second later its peer reads:
+# all that was taken must be there, and then the end, also where the kernel's FIN could not come
+# before there was room for what lies before it.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 
@@ -10,7 +11,8 @@ round() {
 	rm -f "$TMP"/taken "$TMP"/taken.killed
 	server python3 "$TOP/tests/apps/unread.py" reader "$port" "$TMP/taken" 0.6
 	wait_port "$port" 60
-	start client "$TMP/client.log" python3 "$TOP/tests/apps/unread.py" writer "$port" "$TMP/taken" 0
+	start client "$TMP/client.log" python3 "$TOP/tests/apps/unread.py" writer "$port" \
+		"$TMP/taken" 0
 	within 60 test -s "$TMP/taken" || fail "the writer does not write"
 	sleep "0.$((RANDOM % 5 + 2))"
 	kill -KILL "$PID"

@@ -1,17 +1,21 @@
 #!/bin/bash
-# The release before at one end, this library at the other, both ways: all bytes are right, this end says `version`, once,
-# and looks no more; rdmastat names the process with the other library.
+# The release before at one end, this library at the other, both ways: all bytes are right, this
+# end says `version`, once, and looks no more; rdmastat names the process with the other library.
 # TIMEOUT: 600
 . "$(dirname "$0")/lib.sh"
-PREVIOUS=4bed4dd	# of the release before; other versions than ours of the records and the counter files
+# of the release before; other versions than ours of the records and the counter files
+PREVIOUS=4bed4dd
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library of the release before has no sanitizer"
-git -C "$TOP" cat-file -e "$PREVIOUS^{commit}" 2>/dev/null || skip "no git history with $PREVIOUS here: the release before cannot be built"
+git -C "$TOP" cat-file -e "$PREVIOUS^{commit}" 2>/dev/null ||
+	skip "no git history with $PREVIOUS here: the release before cannot be built"
 OLD=$B/previous/$PREVIOUS/build/librdmashim.so
 if [[ ! -e $OLD ]]; then
 	rm -rf "$B/previous" && mkdir -p "$B/previous/$PREVIOUS" || fail "no place to build in"
-	git -C "$TOP" archive $PREVIOUS | tar -x -C "$B/previous/$PREVIOUS" || fail "the release before cannot be unpacked"
-	env -u MAKEFLAGS -u MAKELEVEL -u B -u SHIM make -C "$B/previous/$PREVIOUS" -j2 build/librdmashim.so >"$TMP/build.log" 2>&1 ||
+	git -C "$TOP" archive $PREVIOUS | tar -x -C "$B/previous/$PREVIOUS" ||
+		fail "the release before cannot be unpacked"
+	env -u MAKEFLAGS -u MAKELEVEL -u B -u SHIM make -C "$B/previous/$PREVIOUS" \
+		-j2 build/librdmashim.so >"$TMP/build.log" 2>&1 ||
 		fail "the release before cannot be built"
 fi
 MODES=both
@@ -40,21 +44,30 @@ print("right")
 END2
 
 ask() { RDMASHIM_STAT_DIR=$STAT/new "$TMP/rdmastat" "$@" 2>"$TMP/err.log"; }
-has_reason() { ask conn -j | python3 -S -E -c 'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$1"; }
+has_reason() {
+	ask conn -j |
+		python3 -S -E -c \
+		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$1"
+}
 rounds() {
 	local n=''
 	read -r n 2>/dev/null <"$TMP/end.at"
 	echo "${n:-0}"
 }
 later() { (($(rounds) > $1)); }
-links_lost() { ask -j | python3 -S -E -c 'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["links_lost"])'; }
+links_lost() {
+	ask -j |
+		python3 -S -E -c \
+		'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["links_lost"])'
+}
 
 # LIBRARY DIRECTORY LOG CMD...
 with() {
 	local lib=$1 dir=$2 log=$3
 	shift 3
 	mkdir -p -m 700 "$STAT/$dir"
-	start none "$log" env LD_PRELOAD="$lib" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT/$dir" RDMASHIM_LOG_FILE="$TMP/shim.$dir" "$@"
+	start none "$log" env LD_PRELOAD="$lib" RDMASHIM_CONF="$CONF" \
+		RDMASHIM_STAT_DIR="$STAT/$dir" RDMASHIM_LOG_FILE="$TMP/shim.$dir" "$@"
 }
 
 # run SERVER CLIENT WANT: `old` or `new` each; the reason of the new end
@@ -68,26 +81,36 @@ run() {
 	with "${lib[0]}" "$1" "$TMP/server.log" python3 -S -E "$TMP/talk.py" server "$port"
 	srv=$PID
 	wait_port "$port"
-	with "${lib[1]}" "$2" "$TMP/client.log" python3 -S -E "$TMP/talk.py" client "$port" "$TMP/end"
-	within 10 has_reason "$3" || fail "$1 server, $2 client: the new end does not say $3: $(ask conn)"
+	with "${lib[1]}" "$2" "$TMP/client.log" python3 -S -E "$TMP/talk.py" client "$port" \
+		"$TMP/end"
+	within 10 has_reason "$3" ||
+		fail "$1 server, $2 client: the new end does not say $3: $(ask conn)"
 	if [[ $3 == version ]]; then
 		lost=$(links_lost)
 		((lost <= 3)) || fail "$1 server, $2 client: $lost links were made and dropped"
 		n=$(rounds)
-		within 20 later $((n + 3000)) || fail "$1 server, $2 client: the programs stand still"
-		has_reason version || fail "$1 server, $2 client: the new end says something else later: $(ask conn)"
+		within 20 later $((n + 3000)) ||
+			fail "$1 server, $2 client: the programs stand still"
+		has_reason version ||
+			fail "$1 server, $2 client: the new end says something else later:" \
+			"$(ask conn)"
 		((lost == $(links_lost))) || fail "$1 server, $2 client: it goes on making links"
 		[[ $1 == new ]] && n=$srv || n=$PID
 		ask why "$(ask why "$n" | grep -o "^$n:[0-9]*")" >"$TMP/why.log"
-		grep -Eq 'of another version: (4|an older one) there, [0-9]+ here' "$TMP/why.log" || fail "$1 server, $2 client: why says $(<"$TMP/why.log")"
-		grep -Eq 'older version of the library|another version of the library, 4,' "$TMP/shim.new" || fail "$1 server, $2 client: the log does not name the versions"
+		grep -Eq 'of another version: (4|an older one) there, [0-9]+ here' "$TMP/why.log" ||
+			fail "$1 server, $2 client: why says $(<"$TMP/why.log")"
+		grep -Eq 'older version of the library|another version of the library, 4,' \
+			"$TMP/shim.new" ||
+			fail "$1 server, $2 client: the log does not name the versions"
 		RDMASHIM_STAT_DIR=$STAT/old "$TMP/rdmastat" >"$TMP/old.log" 2>&1
-		grep -Eq "^rdmastat: [0-9]+ python3: an older library.*restart it to see it$" "$TMP/old.log" || fail "of an old process rdmastat says: $(<"$TMP/old.log")"
+		grep -Eq "^rdmastat: [0-9]+ python3: an older library.*restart it to see it$" \
+			"$TMP/old.log" || fail "of an old process rdmastat says: $(<"$TMP/old.log")"
 	fi
 	: >"$TMP/end"
 	finish "$PID" 20 || fail "client"
 	finish "$srv" 20 || fail "server"
-	grep -qx right "$TMP/client.log" && grep -qx right "$TMP/server.log" || fail "bytes are lost or wrong"
+	grep -qx right "$TMP/client.log" && grep -qx right "$TMP/server.log" ||
+		fail "bytes are lost or wrong"
 	say "$1 server, $2 client: $3, ${lost:-0} links"
 }
 begin_mode both

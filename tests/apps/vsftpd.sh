@@ -5,7 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 ((EUID == 0)) || skip "vsftpd's sessions change their user, which root alone may do"
 command -v vsftpd >/dev/null && command -v lftp >/dev/null || skip "no vsftpd or no lftp"
-id daemon >/dev/null 2>&1 || skip "no user daemon"	# its home is a directory, which vsftpd wants
+# its home is a directory, which vsftpd wants
+id daemon >/dev/null 2>&1 || skip "no user daemon"
 
 mkdir -p "$TMP/empty" "$TMP/ftp/in" && chown daemon "$TMP/ftp/in" || fail "directories"
 make_file "$TMP/ftp/file" 5000000
@@ -14,7 +15,8 @@ export HOME=$TMP
 # login PORT PASSIVE: what lftp says to everything that a session has, without dates.
 login() {
 	local name=$MODE.$2
-	client timeout 40 lftp -c "set net:max-retries 1; set net:timeout 10; set ftp:passive-mode $2
+	client timeout 40 lftp \
+		-c "set net:max-retries 1; set net:timeout 10; set ftp:passive-mode $2
 		set ftp:use-feat false; open ftp://127.0.0.1:$1
 		get file -o $TMP/got.$name; put $TMP/got.$name -o in/up.$name; cls -1 /" 2>&1 ||
 		return

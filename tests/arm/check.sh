@@ -18,7 +18,8 @@ if [[ ! -e $S/usr/include/check.h ]]; then
 	packages=libc6-dev,libjson-c-dev,libibverbs-dev,librdmacm-dev,libunwind-dev,libncurses-dev
 	packages+=,systemtap-sdt-dev,check,libgcc-s1,libnettle8
 	mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$packages" \
-		"${SUITE:-bookworm}" "$S" >"$A/logs/sysroot" 2>&1 || fail "$(tail -n 3 "$A/logs/sysroot")"
+		"${SUITE:-bookworm}" "$S" >"$A/logs/sysroot" 2>&1 ||
+		fail "$(tail -n 3 "$A/logs/sysroot")"
 fi
 touch "$A/.deps-check"
 cc="aarch64-linux-gnu-gcc --sysroot=$S"

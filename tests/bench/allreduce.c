@@ -1,10 +1,12 @@
 /*
- * allreduce.c - the ring allreduce of a collectives library (Gloo's), two ranks over lo, without a GPU. What is hard about it: blocks
- * go both ways at once, each with a header in the same sendmsg(); non-blocking sockets; one epoll thread per process for
- * reading and for what is left to send; and a lock per connection, held over the send call, that the epoll thread only tries.
+ * allreduce.c - the ring allreduce of a collectives library (Gloo's), two ranks over lo, without
+ * a GPU. What is hard about it: blocks go both ways at once, each with a header in the same
+ * sendmsg(); non-blocking sockets; one epoll thread per process for reading and for what is left
+ * to send; and a lock per connection, held over the send call, that the epoll thread only tries.
  * So neither end may wait inside a send for the other to read.
  *
- *	allreduce MIB COUNT [SEGMENT]	prints GB/s of the whole vector; the sums of the first two rounds are checked
+ * 	allreduce MIB COUNT [SEGMENT]	prints GB/s of the whole vector; the sums of the first
+ * 					two rounds are checked
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -63,8 +65,10 @@ static int push(struct out *o)
 
 	while (o->sent < all) {
 		size_t at = o->sent > hs ? o->sent - hs : 0;
-		struct iovec v[2] = { { (char *)&o->h + o->sent, o->sent < hs ? hs - o->sent : 0 }, { (char *)(uintptr_t)o->p + at, all - hs - at } };
-		struct msghdr m = { .msg_iov = v[0].iov_len ? v : v + 1, .msg_iovlen = v[0].iov_len && v[1].iov_len ? 2 : 1 };
+		struct iovec v[2] = { { (char *)&o->h + o->sent, o->sent < hs ? hs - o->sent : 0 },
+				      { (char *)(uintptr_t)o->p + at, all - hs - at } };
+		struct msghdr m = { .msg_iov = v[0].iov_len ? v : v + 1,
+				    .msg_iovlen = v[0].iov_len && v[1].iov_len ? 2 : 1 };
 		ssize_t r = sendmsg(fd, &m, MSG_NOSIGNAL);
 
 		if (r < 0 && errno == EAGAIN)
@@ -109,7 +113,9 @@ static int take(void)
 
 	for (;;) {
 		size_t hs = sizeof h;
-		ssize_t r = have < hs ? recv(fd, (char *)&h + have, hs - have, 0) : recv(fd, seg[h.seg].recv + (have - hs), h.len - (have - hs), 0);
+		ssize_t r =
+			have < hs ? recv(fd, (char *)&h + have, hs - have, 0)
+				  : recv(fd, seg[h.seg].recv + (have - hs), h.len - (have - hs), 0);
 
 		if (!r)
 			return -1;
@@ -191,7 +197,8 @@ static void phase(int ph)
 	for (size_t i = 0; i < n + 2; i++) {
 		if (i >= 2) {
 			uint32_t s = (uint32_t)((size_t)ph * SEGS + i - 2);
-			float *sum = (float *)(ours + (i - 2) * part), *x = (float *)(tmp + i % 2 * part);
+			float *sum = (float *)(ours + (i - 2) * part),
+			      *x = (float *)(tmp + i % 2 * part);
 
 			await(&seg[s].got);
 			for (size_t k = 0; !ph && k < part / sizeof *x; k++)
@@ -203,7 +210,9 @@ static void phase(int ph)
 			pthread_mutex_unlock(&lock);
 		}
 		if (i < n)
-			post((uint32_t)((size_t)ph * SEGS + i), ph ? theirs + i * part : tmp + i % 2 * part, ph ? ours + i * part : theirs + i * part);
+			post((uint32_t)((size_t)ph * SEGS + i),
+			     ph ? theirs + i * part : tmp + i % 2 * part,
+			     ph ? ours + i * part : theirs + i * part);
 	}
 }
 
@@ -230,11 +239,13 @@ static void rounds(int count)
 
 static int meet(char **argv, struct sockaddr_in *a, pid_t *pid)
 {
-	char *args[] = { argv[0], argv[1], argv[2], argv[3] ? argv[3] : "1048576", NULL, NULL }, port[16];
+	char *args[] = { argv[0], argv[1], argv[2], argv[3] ? argv[3] : "1048576", NULL, NULL },
+		port[16];
 	socklen_t len = sizeof *a;
 	int l = socket(AF_INET, SOCK_STREAM, 0);
 
-	if (bind(l, (struct sockaddr *)a, sizeof *a) || listen(l, 1) || getsockname(l, (struct sockaddr *)a, &len))
+	if (bind(l, (struct sockaddr *)a, sizeof *a) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)a, &len))
 		die("listen");
 	snprintf(port, sizeof port, "%d", ntohs(a->sin_port));
 	args[4] = port;
@@ -270,7 +281,8 @@ int main(int argc, char **argv)
 	vec = aligned_alloc(4096, size);
 	tmp = aligned_alloc(4096, 2 * part);
 	ep = epoll_create1(0);
-	if (!vec || !tmp || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e) || pthread_create(&t, NULL, loop, NULL))
+	if (!vec || !tmp || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e) ||
+	    pthread_create(&t, NULL, loop, NULL))
 		die("start");
 	rounds(atoi(argv[2]));
 	fflush(stdout);

@@ -1,13 +1,16 @@
 #!/bin/bash
-# apps.sh [N] [APP...]: real programs with both ends preloaded, with one, and with none: N rounds (default 3), all four ways in
-# turn, medians, as ratios to TCP of the same rounds; above 1 is better. Bytes are compared where the client can do it.
-# SECS (default 2) per figure. Exit status 1 if a program failed; a slow one is only marked.
-# What is copied goes to memory: a disk would be what is measured.
-[[ -z ${TMPDIR-} && -d /dev/shm && $(df --output=avail -k /dev/shm | tail -n 1) -gt 2000000 ]] && export TMPDIR=/dev/shm
+# apps.sh [N] [APP...]: real programs with both ends preloaded, with one, and with none: N rounds
+# (default 3), all four ways in turn, medians, as ratios to TCP of the same rounds; above 1 is
+# better. Bytes are compared where the client can do it. SECS (default 2) per figure. Exit status
+# 1 if a program failed; a slow one is only marked. What is copied goes to memory: a disk would be
+# what is measured.
+[[ -z ${TMPDIR-} && -d /dev/shm && $(df --output=avail -k /dev/shm | tail -n 1) -gt 2000000 ]] &&
+	export TMPDIR=/dev/shm
 . "$(dirname "$0")/../apps/lib.sh"
 policy "peer_users any"	# clients are root's, PostgreSQL is not
 HERE=$(dirname "${BASH_SOURCE[0]}")
-ALL=(redis replica memcached nginx haproxy postgres iperf3 sockperf rsync scp openssl node grpc short many)
+ALL=(redis replica memcached nginx haproxy postgres iperf3 sockperf rsync scp openssl node grpc \
+	short many)
 N=${1:-3}
 [[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: apps.sh [N] [APP...]; apps: ${ALL[*]}" >&2; exit 2; }
 shift || true
@@ -22,9 +25,13 @@ make_file "$TMP/www/1k" 1024
 make_file "$TMP/www/1m" 1048576
 make_file "$TMP/www/256m" 268435456
 SUM=$(sum "$TMP/www/256m")
-openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout "$TMP/key.pem" -out "$TMP/cert.pem" 2>/dev/null ||
+openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout "$TMP/key.pem" \
+	-out "$TMP/cert.pem" 2>/dev/null ||
 	fail "openssl req"
-figure() { [[ $2 =~ ^[0-9.]+$ ]] && echo "$MODE $1 $2 $3" >>"$TMP/figures" || fail "$1: no figure in: $(cat "$LOG")"; }
+figure() {
+	[[ $2 =~ ^[0-9.]+$ ]] && echo "$MODE $1 $2 $3" >>"$TMP/figures" ||
+		fail "$1: no figure in: $(cat "$LOG")"
+}
 per_second() { awk -v a="$1" -v b="$2" -v n="$3" 'BEGIN { printf "%.2f", n / (b - a) }'; }
 
 bench_redis() {
@@ -32,7 +39,10 @@ bench_redis() {
 	free_port port
 	server redis-server --port "$port" --bind 127.0.0.1 --save "" --dir "$TMP"
 	wait_port "$port"
-	rb() { client redis-benchmark -p "$port" --csv -q "$@" >"$LOG" 2>&1 || fail "redis-benchmark: $(cat "$LOG")"; }
+	rb() {
+		client redis-benchmark -p "$port" --csv -q "$@" >"$LOG" 2>&1 ||
+			fail "redis-benchmark: $(cat "$LOG")"
+	}
 	rb -t set,get -n 100000 -c 50
 	figure redis_SET "$(tr -d '"' <"$LOG" | awk -F, '$1 == "SET" { print $2 }')" /s
 	figure redis_GET "$(tr -d '"' <"$LOG" | awk -F, '$1 == "GET" { print $2 }')" /s
@@ -56,8 +66,12 @@ bench_memcached() {
 	server memcached -u root -l 127.0.0.1 -p "$port" -t 2 -m 256
 	wait_port "$port"
 	for t in set get; do
-		client memcslap -s "127.0.0.1:$port" -t $t -c 4 -e 20000 >"$LOG" 2>&1 || fail "memcslap: $(cat "$LOG")"
-		figure memcached_$t "$(awk -v n=80000 '/^Time to (set|get) / { s = $(NF - 1) } END { if (s) print n / s }' "$LOG")" /s
+		client memcslap -s "127.0.0.1:$port" -t $t -c 4 -e 20000 >"$LOG" 2>&1 ||
+			fail "memcslap: $(cat "$LOG")"
+		figure memcached_$t \
+			"$(awk -v n=80000 \
+			'/^Time to (set|get) / { s = $(NF - 1) } END { if (s) print n / s }' \
+			"$LOG")" /s
 	done
 	stop "$SRV"
 }
@@ -145,22 +159,27 @@ bench_postgres() {
 	if [[ ! -d $TMP/pg ]]; then
 		mkdir -m 700 "$TMP/pg"
 		((EUID)) || chown postgres "$TMP/pg"
-		"${as[@]}" "$bin/initdb" -D "$TMP/pg/data" -A trust -U postgres --no-sync >"$TMP/initdb.log" 2>&1 || fail "initdb"
+		"${as[@]}" "$bin/initdb" -D "$TMP/pg/data" -A trust -U postgres \
+			--no-sync >"$TMP/initdb.log" 2>&1 || fail "initdb"
 	fi
 	free_port port
 	"${as[@]}" mkdir -p -m 700 "$dir"
 	if preloaded server; then
 		shim_env
-		env=(env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$dir" RDMASHIM_LOG_FILE="$TMP/pg/shim.log")
+		env=(env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$dir" \
+			RDMASHIM_LOG_FILE="$TMP/pg/shim.log")
 	fi
-	start none "$TMP/server.log" "${as[@]}" "${env[@]}" "$bin/postgres" -D "$TMP/pg/data" -p "$port" -h 127.0.0.1 -k '' -c fsync=off
+	start none "$TMP/server.log" "${as[@]}" "${env[@]}" "$bin/postgres" -D "$TMP/pg/data" \
+		-p "$port" -h 127.0.0.1 -k '' -c fsync=off
 	SRV=$PID
 	wait_port "$port"
 	within 15 "$bin/pg_isready" -U postgres -q -h 127.0.0.1 -p "$port" || fail "not ready"
-	[[ -e $TMP/pgbench.made ]] || "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres -i -q postgres >"$LOG" 2>&1 || fail "pgbench -i"
+	[[ -e $TMP/pgbench.made ]] || "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres \
+		-i -q postgres >"$LOG" 2>&1 || fail "pgbench -i"
 	touch "$TMP/pgbench.made"
 	for how in simple prepared; do
-		client "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres -c 8 -T "$SECS" -S -M $how postgres >"$LOG" 2>&1 || fail "pgbench: $(cat "$LOG")"
+		client "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres -c 8 -T "$SECS" \
+			-S -M $how postgres >"$LOG" 2>&1 || fail "pgbench: $(cat "$LOG")"
 		figure pgbench_S_$how "$(awk '/^tps/ { print $3 }' "$LOG")" /s
 	done
 	kill -INT "$(head -n 1 "$TMP/pg/data/postmaster.pid")"
@@ -174,7 +193,8 @@ bench_iperf3() {
 	wait_port "$port"
 	for how in "" "-P 4" "-R"; do
 		# shellcheck disable=SC2086
-		client iperf3 -c 127.0.0.1 -p "$port" -t "$SECS" -J $how >"$LOG" 2>&1 || fail "iperf3: $(cat "$LOG")"
+		client iperf3 -c 127.0.0.1 -p "$port" -t "$SECS" -J $how >"$LOG" 2>&1 ||
+			fail "iperf3: $(cat "$LOG")"
 		figure "iperf3${how// /}" "$(python3 -c 'import json, sys
 print(json.load(sys.stdin)["end"]["sum_received"]["bits_per_second"] / 8e6)' <"$LOG")" MB/s
 	done
@@ -187,13 +207,19 @@ bench_sockperf() {
 	free_port port
 	server sockperf server --tcp -i 127.0.0.1 -p "$port"
 	wait_port "$port"
-	client sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 500000 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	client sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 500000 \
+		>"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
 	figure sockperf_pp "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
-	client sockperf under-load --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 20000 --reply-every 10 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	client sockperf under-load --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 20000 \
+		--reply-every 10 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
 	# on a busy machine it may call all observations too late
-	grep -q 'No valid observations' "$LOG" || figure sockperf_load "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
-	client sockperf throughput --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 1024 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
-	figure sockperf_tp "$(sed -n 's/.*BandWidth is \([0-9.]*\) MBps.*/\1/p' "$LOG" | tail -n 1)" MB/s
+	grep -q 'No valid observations' "$LOG" ||
+		figure sockperf_load \
+		"$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
+	client sockperf throughput --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 1024 >"$LOG" 2>&1 ||
+		fail "sockperf: $(cat "$LOG")"
+	figure sockperf_tp "$(sed -n 's/.*BandWidth is \([0-9.]*\) MBps.*/\1/p' "$LOG" |
+		tail -n 1)" MB/s
 	kill -INT "$SRV"
 	wait "$SRV" 2>/dev/null
 }
@@ -210,10 +236,12 @@ bench_rsync() {
 	path = $TMP/www
 	END
 	rm -f "$TMP/rsyncd.pid" "$TMP/copy"
-	server rsync --daemon --no-detach --port "$port" --address 127.0.0.1 --config "$TMP/rsyncd.conf"
+	server rsync --daemon --no-detach --port "$port" --address 127.0.0.1 \
+		--config "$TMP/rsyncd.conf"
 	wait_port "$port"
 	a=$EPOCHREALTIME
-	client rsync --whole-file "rsync://127.0.0.1:$port/www/256m" "$TMP/copy" >"$LOG" 2>&1 || fail "rsync: $(cat "$LOG")"
+	client rsync --whole-file "rsync://127.0.0.1:$port/www/256m" "$TMP/copy" >"$LOG" 2>&1 ||
+		fail "rsync: $(cat "$LOG")"
 	b=$EPOCHREALTIME
 	[[ $(sum "$TMP/copy") == "$SUM" ]] || fail "rsync: wrong bytes"
 	figure rsync_256m "$(per_second "$a" "$b" 268.4)" MB/s
@@ -224,12 +252,17 @@ bench_openssl() {
 	local port a b
 	free_port port
 	cd "$TMP/www" || exit 1
-	server openssl s_server -accept "127.0.0.1:$port" -cert "$TMP/cert.pem" -key "$TMP/key.pem" -WWW -quiet
+	server openssl s_server -accept "127.0.0.1:$port" -cert "$TMP/cert.pem" \
+		-key "$TMP/key.pem" -WWW -quiet
 	cd "$TOP" || exit 1
 	wait_port "$port"
-	get() { printf 'GET /256m HTTP/1.0\r\n\r\n' | client openssl s_client -connect "127.0.0.1:$port" -quiet -ign_eof 2>"$LOG"; }
+	get() {
+		printf 'GET /256m HTTP/1.0\r\n\r\n' |
+			client openssl s_client -connect "127.0.0.1:$port" -quiet -ign_eof 2>"$LOG"
+	}
 	get >"$TMP/copy"
-	[[ $(tail -c 268435456 "$TMP/copy" | sha256sum | cut -d' ' -f1) == "$SUM" ]] || fail "openssl: wrong bytes: $(cat "$LOG")"
+	[[ $(tail -c 268435456 "$TMP/copy" | sha256sum | cut -d' ' -f1) == "$SUM" ]] ||
+		fail "openssl: wrong bytes: $(cat "$LOG")"
 	rm "$TMP/copy"
 	a=$EPOCHREALTIME
 	get >/dev/null
@@ -242,26 +275,33 @@ bench_node() {
 	local port
 	command -v node >/dev/null || { echo "no node" >&2; return; }
 	free_port port
-	server node -e 'require("http").createServer((q, r) => r.end("x".repeat(1024))).listen(+process.argv[1], "127.0.0.1")' "$port"
+	server node \
+		-e 'require("http").createServer((q, r) => r.end("x".repeat(1024))).listen(+process.argv[1], "127.0.0.1")' "$port"
 	wait_port "$port"
 	wrk_figure node_1k 40 "http://127.0.0.1:$port/"
 	stop "$SRV"
 }
 
-# A full copy of 200 MB to a new replica, then commands with the replica behind them: the load comes from a program without the library,
-# and the time ends when the replica has them. The same data at both in the end.
+# A full copy of 200 MB to a new replica, then commands with the replica behind them: the load
+# comes from a program without the library, and the time ends when the replica has them. The same
+# data at both in the end.
 bench_replica() {
 	local master replica copy a b dir=$TMP/replica.$MODE
 	ask() { redis-cli -p "$1" "${@:2}" 2>/dev/null; }
-	copied() { [[ $(ask "$replica" info replication | tr -d '\r' | sed -n 's/^master_link_status://p') == up ]]; }
+	copied() {
+		[[ $(ask "$replica" info replication | tr -d '\r' |
+			sed -n 's/^master_link_status://p') == up ]]
+	}
 	rm -rf "$dir"	# what the last round dumped would be loaded
 	mkdir -p "$dir/m" "$dir/r"
 	free_port master
 	free_port replica
-	server redis-server --port "$master" --bind 127.0.0.1 --save "" --dir "$dir/m" --enable-debug-command yes --repl-diskless-sync-delay 0
+	server redis-server --port "$master" --bind 127.0.0.1 --save "" --dir "$dir/m" \
+		--enable-debug-command yes --repl-diskless-sync-delay 0
 	wait_port "$master"
 	ask "$master" debug populate 400000 key 500 >/dev/null
-	start client "$TMP/replica.log" redis-server --port "$replica" --bind 127.0.0.1 --save "" --dir "$dir/r" --enable-debug-command yes
+	start client "$TMP/replica.log" redis-server --port "$replica" --bind 127.0.0.1 --save "" \
+		--dir "$dir/r" --enable-debug-command yes
 	copy=$PID
 	wait_port "$replica"
 	a=$EPOCHREALTIME
@@ -270,12 +310,15 @@ bench_replica() {
 	b=$EPOCHREALTIME
 	figure replica_copy "$(per_second "$a" "$b" 200)" MB/s
 	a=$EPOCHREALTIME
-	redis-benchmark -p "$master" -t set -r 400000 -n 300000 -d 500 -c 20 -P 16 -q --csv >"$LOG" 2>&1 || fail "redis-benchmark: $(cat "$LOG")"
+	redis-benchmark -p "$master" -t set -r 400000 -n 300000 -d 500 -c 20 -P 16 \
+		-q --csv >"$LOG" 2>&1 || fail "redis-benchmark: $(cat "$LOG")"
 	# WAIT is for what was written before it on the same connection
-	[[ $(printf 'set last one\nwait 1 60000\n' | ask "$master") == $'OK\n1' ]] || fail "the replica is behind"
+	[[ $(printf 'set last one\nwait 1 60000\n' | ask "$master") == $'OK\n1' ]] ||
+		fail "the replica is behind"
 	b=$EPOCHREALTIME
 	figure replica_SET_P16 "$(per_second "$a" "$b" 300000)" /s
-	[[ $(ask "$master" debug digest) == $(ask "$replica" debug digest) ]] || fail "the copy differs"
+	[[ $(ask "$master" debug digest) == $(ask "$replica" debug digest) ]] ||
+		fail "the copy differs"
 	stop "$copy"
 	stop "$SRV"
 }
@@ -286,16 +329,21 @@ bench_scp() {
 	if [[ ! -e $TMP/ssh ]]; then
 		mkdir -m 700 "$TMP/ssh"
 		((EUID)) || mkdir -p -m 755 /run/sshd
-		ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/key" || fail "ssh-keygen"
+		ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/host" &&
+			ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/key" || fail "ssh-keygen"
 	fi
-	printf '%s\n' "Port $port" "ListenAddress 127.0.0.1" "HostKey $TMP/ssh/host" "AuthorizedKeysFile $TMP/ssh/key.pub" "PidFile $TMP/ssh/pid" \
-		"StrictModes no" "UsePAM no" "PermitRootLogin yes" "PasswordAuthentication no" "KbdInteractiveAuthentication no" "Subsystem sftp internal-sftp" >"$TMP/ssh/config"
-	opts=(-q -F none -i "$TMP/ssh/key" -P "$port" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR)
+	printf '%s\n' "Port $port" "ListenAddress 127.0.0.1" "HostKey $TMP/ssh/host" \
+		"AuthorizedKeysFile $TMP/ssh/key.pub" "PidFile $TMP/ssh/pid" \
+		"StrictModes no" "UsePAM no" "PermitRootLogin yes" "PasswordAuthentication no" \
+		"KbdInteractiveAuthentication no" "Subsystem sftp internal-sftp" >"$TMP/ssh/config"
+	opts=(-q -F none -i "$TMP/ssh/key" -P "$port" -o BatchMode=yes -o StrictHostKeyChecking=no \
+		-o UserKnownHostsFile=/dev/null -o LogLevel=ERROR)
 	server "$(command -v sshd)" -D -e -f "$TMP/ssh/config"
 	wait_port "$port"
 	rm -f "$TMP/copy"
 	a=$EPOCHREALTIME
-	client timeout 60 scp "${opts[@]}" "127.0.0.1:$TMP/www/256m" "$TMP/copy" >"$LOG" 2>&1 </dev/null || fail "scp: $(cat "$LOG" "$TMP/server.log")"
+	client timeout 60 scp "${opts[@]}" "127.0.0.1:$TMP/www/256m" "$TMP/copy" >"$LOG" 2>&1 \
+		</dev/null || fail "scp: $(cat "$LOG" "$TMP/server.log")"
 	b=$EPOCHREALTIME
 	[[ $(sum "$TMP/copy") == "$SUM" ]] || fail "scp: wrong bytes"
 	figure scp_256m "$(per_second "$a" "$b" 268.4)" MB/s
@@ -308,21 +356,24 @@ bench_grpc() {
 	free_port port
 	server "${pair[@]}" server "$port"
 	wait_port "$port"
-	client timeout 100 "${pair[@]}" bench "$port" "$SECS" >"$LOG" 2>&1 || fail "grpc: $(tail -n 5 "$LOG")"
+	client timeout 100 "${pair[@]}" bench "$port" "$SECS" >"$LOG" 2>&1 ||
+		fail "grpc: $(tail -n 5 "$LOG")"
 	figure grpc_one_by_one "$(awk '$1 == "one" { print $2 }' "$LOG")" /s
 	figure grpc_32_at_once "$(awk '$1 == "many" { print $2 }' "$LOG")" /s
 	figure grpc_1MB "$(awk '$1 == "mb" { print $2 }' "$LOG")" MB/s
 	stop "$SRV"
 }
 
-# 100,000 connections, ended in every way; both ends check all bytes and ends, and what they print is the same each time.
+# 100,000 connections, ended in every way; both ends check all bytes and ends, and what they print
+# is the same each time.
 bench_short() {
 	local port n=${SHORT:-100000} a b
 	free_port port
 	server "$B/apps/short" server -n "$n" -t 6 -s 2 "$port"
 	wait_port "$port"
 	a=$EPOCHREALTIME
-	client timeout 300 "$B/apps/short" client -n "$n" -t 6 -s 2 "$port" >"$LOG" 2>&1 || fail "short: $(cat "$LOG")"
+	client timeout 300 "$B/apps/short" client -n "$n" -t 6 -s 2 "$port" >"$LOG" 2>&1 ||
+		fail "short: $(cat "$LOG")"
 	b=$EPOCHREALTIME
 	finish "$SRV" 20 || fail "short: $(cat "$TMP/server.log")"
 	cat "$LOG" "$TMP/server.log" >"$TMP/short.now"
@@ -331,14 +382,16 @@ bench_short() {
 	figure "short_$n" "$(per_second "$a" "$b" "$n")" /s
 }
 
-# Connections that are all open at once, 1 % of them busy at a time; the client compares what is answered.
+# Connections that are all open at once, 1 % of them busy at a time; the client compares what is
+# answered.
 bench_many() {
 	local port n=${MANY:-10000}
 	(($(ulimit -n) > n + n / 4)) || { echo "many: only $(ulimit -n) open files" >&2; return; }
 	free_port port
 	server "$B/bench/many" server "$port"
 	wait_port "$port"
-	client timeout 300 "$B/bench/many" client "$port" "$n" "$SECS" >"$LOG" 2>&1 || fail "many: $(cat "$LOG")"
+	client timeout 300 "$B/bench/many" client "$port" "$n" "$SECS" >"$LOG" 2>&1 ||
+		fail "many: $(cat "$LOG")"
 	finish "$SRV" 60 || fail "many: $(cat "$TMP/server.log")"
 	figure "many_$n" "$(awk '$1 == "many_rate" { print $2 }' "$LOG")" /s
 	figure "many_${n}_cpu" "$(awk '$1 == "many_cpu" { print $2 }' "$LOG")" us
@@ -355,4 +408,5 @@ for ((round = 1; round <= N; round++)); do
 	done
 done
 mkdir -p "$B/bench"
-python3 "$HERE/table.py" "$TMP/figures" /dev/null "$B/bench/apps.svg" both client server | tee "$B/bench/apps.txt"
+python3 "$HERE/table.py" "$TMP/figures" /dev/null "$B/bench/apps.svg" both client server |
+	tee "$B/bench/apps.txt"

@@ -21,9 +21,11 @@ bench-counters: tests deps-counters
 bench-snippets: tests
 	@B=$(B) SHIM=$(lib) tests/snippets/slow.py -n $(if $(findstring command,$(origin N)),$(N),5)
 
-# What it costs a message that a peer may lie: against a build that believes him, made for this only.
+# What it costs a message that a peer may lie: against a build that believes him, made for this
+# only.
 bench-validation: tests deps-counters
-	@B=$(B) SHIM=$(lib) tests/bench/validation.py $(if $(findstring command,$(origin N)),$(N),20)
+	@B=$(B) SHIM=$(lib) tests/bench/validation.py \
+		$(if $(findstring command,$(origin N)),$(N),20)
 
 bench-vm: tests
 	@VM_ARGS="$(N)" $(run_vm) --output tests/bench/vm.sh

@@ -1,15 +1,20 @@
 #!/bin/bash
-# bench.sh [N] [SOCKBENCH OPTIONS]: what the library gives and costs, as ratios to plain TCP in the same rounds: N rounds
-# (default 5), all ways in turn, medians. A ratio above 1 is better than TCP.
+# bench.sh [N] [SOCKBENCH OPTIONS]: what the library gives and costs, as ratios to plain TCP in
+# the same rounds: N rounds (default 5), all ways in turn, medians. A ratio above 1 is better than
+# TCP.
 #	both		both ends preloaded
-#	client, server	one end only: what the library costs where it cannot help; should be 1.00. See ends.py
+#	client, server	one end only: what the library costs where it cannot help; should be 1.00.
+#			See ends.py
 #	no spin		both, policy `spin 0`
 #	one CPU		both on one CPU: nothing to spare for spinning; against TCP on one CPU
-#	limit		what the machine could do at most: two processes that spin, memcpy(), process_vm_readv(2); see limits.c
-#	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the library is ahead of it
-# Then 10,000 connections of which 1 % are busy, what the library adds to /bin/true, and idle connections (tests/apps/idle.sh).
-# The ratios are compared with the floors in tests/bench/floors: exit status 1 and a line for each that is missed.
-# Figures go to $B/bench/ratios.txt, a chart to $B/bench/ratios.svg.
+#	limit		what the machine could do at most: two processes that spin, memcpy(),
+#			process_vm_readv(2); see limits.c
+#	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the
+#			library is ahead of it
+# Then 10,000 connections of which 1 % are busy, what the library adds to /bin/true, and idle
+# connections (tests/apps/idle.sh). The ratios are compared with the floors in tests/bench/floors:
+# exit status 1 and a line for each that is missed. Figures go to $B/bench/ratios.txt, a chart to
+# $B/bench/ratios.svg.
 . "$(dirname "$0")/../apps/lib.sh"
 HERE=$(dirname "${BASH_SOURCE[0]}")
 N=${1:-5}
@@ -37,7 +42,8 @@ one() {
 	else
 		wait_port "$port"
 	fi
-	client "${on[@]}" "$B/bench/sockbench" -u -c $host "$port" "${OPTS[@]}" "$@" >"$TMP/client.log" ||
+	client "${on[@]}" "$B/bench/sockbench" -u -c $host "$port" "${OPTS[@]}" \
+		"$@" >"$TMP/client.log" ||
 		fail "client: $(cat "$TMP/client.log")"
 	finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
 	sed "s/^/$way /" "$TMP/client.log" >>"$TMP/figures"
@@ -50,7 +56,8 @@ many() {
 	free_port port
 	server "$B/bench/many" server "$port"
 	wait_port "$port"
-	client "$B/bench/many" client "$port" "$MANY" 1 >"$TMP/client.log" || fail "many: $(cat "$TMP/client.log")"
+	client "$B/bench/many" client "$port" "$MANY" 1 >"$TMP/client.log" ||
+		fail "many: $(cat "$TMP/client.log")"
 	finish "$SRV" 30 || fail "server: $(cat "$TMP/server.log")"
 	sed "s/^/$1 /" "$TMP/client.log" >>"$TMP/figures"
 }
@@ -71,7 +78,8 @@ for ((round = 1; round <= N; round++)); do
 done
 begin_mode ends
 shim_env
-python3 "$HERE/ends.py" "$B/bench/sockbench" $((4 * N)) "${SHIM_ENV[@]}" >>"$TMP/figures" || fail "one end only: see above"
+python3 "$HERE/ends.py" "$B/bench/sockbench" $((4 * N)) "${SHIM_ENV[@]}" >>"$TMP/figures" ||
+	fail "one end only: see above"
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
 if (($(ulimit -n) > MANY + MANY / 4)); then
 	echo "$MANY connections" >&2

@@ -1,9 +1,10 @@
 /*
- * chunks.c - how a collectives library (NCCL) uses sockets, without a GPU: a few connections between two processes, one thread
- * in each that never waits for them and asks them in turn, again and again; a block of half a megabyte with its length before it; eight
- * buffers for each connection.
+ * chunks.c - how a collectives library (NCCL) uses sockets, without a GPU: a few connections
+ * between two processes, one thread in each that never waits for them and asks them in turn,
+ * again and again; a block of half a megabyte with its length before it; eight buffers for each
+ * connection.
  *
- *	chunks CONNECTIONS KIB COUNT [both]	prints GB/s, of each way if both
+ * 	chunks CONNECTIONS KIB COUNT [both]	prints GB/s, of each way if both
  *
  * What is left in the buffers is compared in the end.
  */
@@ -123,10 +124,12 @@ int main(int argc, char **argv)
 		return 2;
 	n *= 1 + both;
 	if (!rank) {
-		char port[16], *args[] = { argv[0], argv[1], argv[2], argv[3], both ? "both" : "one", port, NULL };
+		char port[16], *args[] = { argv[0], argv[1], argv[2], argv[3], both ? "both"
+					   : "one", port, NULL };
 		int l = socket(AF_INET, SOCK_STREAM, 0);
 
-		if (bind(l, (struct sockaddr *)&a, len) || listen(l, n) || getsockname(l, (struct sockaddr *)&a, &len))
+		if (bind(l, (struct sockaddr *)&a, len) || listen(l, n) ||
+		    getsockname(l, (struct sockaddr *)&a, &len))
 			die("listen");
 		snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
 		if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ))
@@ -147,7 +150,8 @@ int main(int argc, char **argv)
 		setsockopt(c[i].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 		if (fcntl(c[i].fd, F_SETFL, O_NONBLOCK))
 			die("fcntl");
-		c[i].mem = mmap(NULL, SLOTS * size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		c[i].mem = mmap(NULL, SLOTS * size, PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		if (c[i].mem == MAP_FAILED)
 			die("mmap");
 		memset(c[i].mem, 0, SLOTS * size);

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What the library costs where only one end has it, so that it cannot help: three pairs of a server and a client take turns: in "onebare"
-neither end has it, in "client" and "server" that one. A cost of a hundredth is looked for, on machines whose pace changes by a third within
-seconds; so each pair keeps its connection and measures for some 20 ms at a time. All on one processor: on two the scheduler's choice alone makes
-TCP several times slower or faster. Where the kernel puts a pair's buffers is worth 6 % of stream_65536 to it: each set has new pairs, and
-is worth one value, the median of its turns.
+"""What the library costs where only one end has it, so that it cannot help: three pairs of a
+server and a client take turns: in "onebare" neither end has it, in "client" and "server" that
+one. A cost of a hundredth is looked for, on machines whose pace changes by a third within
+seconds; so each pair keeps its connection and measures for some 20 ms at a time. All on one
+processor: on two the scheduler's choice alone makes TCP several times slower or faster. Where
+the kernel puts a pair's buffers is worth 6 % of stream_65536 to it: each set has new pairs,
+and is worth one value, the median of its turns.
 
-usage: ends.py SOCKBENCH SETS NAME=VALUE...	the environment of who has the library; prints "WAY FIGURE VALUE UNIT"
+usage: ends.py SOCKBENCH SETS NAME=VALUE...	the environment of who has the library; prints "WAY
+						FIGURE VALUE UNIT"
 """
 import os
 import socket
@@ -21,7 +24,9 @@ WITH = dict(os.environ, **dict(a.split("=", 1) for a in sys.argv[3:]))
 
 
 def start(has, *args):
-    return subprocess.Popen(["taskset", "-c", "0", SOCKBENCH, *args], env=WITH if has else os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(["taskset", "-c", "0", SOCKBENCH, *args], env=WITH if has
+                            else os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            text=True)
 
 
 def serve(has):
@@ -46,7 +51,8 @@ def answer(client):
 
 def measure(figure):
     servers = {way: serve(way == "server") for way in WAYS}
-    ways = [(way, start(way == "client", "-u", "-i", "-t", "0.02", "-f", figure, "-c", "127.0.0.1", servers[way][1])) for way in WAYS]
+    ways = [(way, start(way == "client", "-u", "-i", "-t", "0.02", "-f", figure, "-c", "127.0.0.1",
+                        servers[way][1])) for way in WAYS]
     values, units = {}, {}
     for turn in range(BREAK_IN + TURNS):
         for way, client in ways:

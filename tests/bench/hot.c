@@ -1,8 +1,9 @@
 /*
- * hot.c - both ends of a TCP connection in one process and one thread: N messages of SIZE bytes, each sent and received at once, so that
- * nothing ever waits. What is left is the way of a message through the library, to be counted in instructions.
+ * hot.c - both ends of a TCP connection in one process and one thread: N messages of SIZE bytes,
+ * each sent and received at once, so that nothing ever waits. What is left is the way of a
+ * message through the library, to be counted in instructions.
  *
- *	hot N [SIZE]
+ * 	hot N [SIZE]
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ int main(int argc, char **argv)
 	socklen_t len = sizeof(a);
 	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), s;
 
-	if (size < 1 || size > sizeof(out) || bind(l, (void *)&a, sizeof(a)) || listen(l, 1) || getsockname(l, (void *)&a, &len))
+	if (size < 1 || size > sizeof(out) || bind(l, (void *)&a, sizeof(a)) || listen(l, 1) ||
+	    getsockname(l, (void *)&a, &len))
 		die("hot");
 	if (connect(c, (void *)&a, sizeof(a)) || (s = accept(l, NULL, NULL)) < 0)
 		die("connect");

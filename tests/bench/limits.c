@@ -1,10 +1,14 @@
 /*
- * limits.c - what this machine could do at most for two processes, for the figures of sockbench that have such a limit:
- *	rtt_64		two processes that do nothing but spin hand 64 bytes and a number to each other
- *	stream_16384, stream_65536	memcpy() between two blocks of that size by one process: what a path of one copy is worth
- *	stream_1048576, stream_4194304	process_vm_readv(2) of a block of another process, again and again
+ * limits.c - what this machine could do at most for two processes, for the figures of sockbench
+ * that have such a limit:
+ * 	rtt_64		two processes that do nothing but spin hand 64 bytes and a number to
+ * 			each other
+ * 	stream_16384, stream_65536	memcpy() between two blocks of that size by one
+ * 					process: what a path of one copy is worth
+ * 	stream_1048576, stream_4194304	process_vm_readv(2) of a block of another process,
+ * 					again and again
  *
- *	limits [SECS a figure]		prints "FIGURE VALUE UNIT"
+ * 	limits [SECS a figure]		prints "FIGURE VALUE UNIT"
  */
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,8 +1,10 @@
 #!/bin/bash
-# load.sh [N]: is the library slower than TCP when there is no processor to spare? 1, 2 and 4 pairs of sockbench at once, alone and beside 1 and 2
-# programs that do nothing but compute; bare and with both ends preloaded in turn, N rounds (default 3), medians. A stream counts as the sum over
-# the pairs, a round trip as their mean. Exit status 1 if a ratio is below FLOOR (default 0.97: slower than TCP by more than runs differ); figures go to
-# $B/bench/load.txt. FIGURES, PAIRS, HOGS: some of them only; POLICY: a line of policy.
+# load.sh [N]: is the library slower than TCP when there is no processor to spare? 1, 2 and 4
+# pairs of sockbench at once, alone and beside 1 and 2 programs that do nothing but compute; bare
+# and with both ends preloaded in turn, N rounds (default 3), medians. A stream counts as the sum
+# over the pairs, a round trip as their mean. Exit status 1 if a ratio is below FLOOR (default
+# 0.97: slower than TCP by more than runs differ); figures go to $B/bench/load.txt. FIGURES,
+# PAIRS, HOGS: some of them only; POLICY: a line of policy.
 . "$(dirname "$0")/../apps/lib.sh"
 N=${1:-3}
 [[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: load.sh [N]" >&2; exit 2; }
@@ -30,7 +32,8 @@ run() {
 	done
 	for ((i = 0; i < hogs; i++)); do hog; done
 	for ((i = 0; i < pairs; i++)); do
-		start client "$TMP/client.$i" "$B/bench/sockbench" -c 127.0.0.1 "${servers[i]#* }" -t 0.6 -f "$figure"
+		start client "$TMP/client.$i" "$B/bench/sockbench" -c 127.0.0.1 "${servers[i]#* }" \
+			-t 0.6 -f "$figure"
 		clients+=("$PID")
 	done
 	for ((i = 0; i < pairs; i++)); do
@@ -39,7 +42,10 @@ run() {
 	for i in "${HOGGING[@]}"; do kill "$i"; wait "$i" 2>/dev/null; done
 	for i in "${servers[@]}"; do finish "${i% *}" 20 || fail "server"; done
 	for ((i = 0; i < pairs; i++)); do cat "$TMP/client.$i"; done |
-		awk -v what="$mode $pairs $hogs $figure" -v f="$figure" '$1 == f { v += $2; n++; u = $3 } END { print what, (f ~ /^rtt/ ? v / n : v), u }' >>"$TMP/figures"
+		awk -v what="$mode $pairs $hogs $figure" \
+		-v f="$figure" \
+		'$1 == f { v += $2; n++; u = $3 } END { print what, (f ~ /^rtt/ ? v / n : v), u }' \
+		>>"$TMP/figures"
 }
 
 for ((round = 1; round <= N; round++)); do
@@ -47,7 +53,9 @@ for ((round = 1; round <= N; round++)); do
 	for pairs in $PAIRS; do
 		for hogs in $HOGS; do
 			for figure in $FIGURES; do
-				for mode in bare both; do run "$mode" "$pairs" "$hogs" "$figure"; done
+				for mode in bare both; do
+					run "$mode" "$pairs" "$hogs" "$figure"
+				done
 			done
 		done
 	done

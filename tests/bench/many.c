@@ -1,12 +1,14 @@
 /*
- * many.c - many connections of which few are busy: what one request costs the server. Knows nothing of the library.
+ * many.c - many connections of which few are busy: what one request costs the server. Knows
+ * nothing of the library.
  *
- *	many server PORT
- *	many client PORT CONNECTIONS SECONDS
+ * 	many server PORT
+ * 	many client PORT CONNECTIONS SECONDS
  *
- * The client opens the connections, gives each 20 requests to warm up, and then sends requests on one in a hundred at a time,
- * each time others, and waits for those answers. The server is one thread with one level-triggered epoll instance. Output
- * of the client: "many_rate 123456 /s" and "many_cpu 7.8 us", CPU time of the server for one request.
+ * The client opens the connections, gives each 20 requests to warm up, and then sends requests
+ * on one in a hundred at a time, each time others, and waits for those answers. The server is
+ * one thread with one level-triggered epoll instance. Output of the client: "many_rate 123456
+ * /s" and "many_cpu 7.8 us", CPU time of the server for one request.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +26,8 @@
 #define SIZE 64
 #define WARM 20
 
-/* 'R' a request, whose answer has the same value; 'C' says how much CPU time the server has used. */
+/* 'R' a request, whose answer has the same value; 'C' says how much CPU time the server has
+ * used. */
 struct message {
 	char what;
 	char pad[7];
@@ -104,7 +107,8 @@ static int serve(const char *port)
 	int l = tcp(), ep = epoll_create1(0), left = 0;
 
 	e.data.fd = l;
-	if (bind(l, (struct sockaddr *)&a, sizeof(a)) || listen(l, 4096) || epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))
+	if (bind(l, (struct sockaddr *)&a, sizeof(a)) || listen(l, 4096) ||
+	    epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))
 		die("listen");
 	do {
 		int n = epoll_wait(ep, ev, 512, -1);
@@ -191,7 +195,8 @@ static int run_client(const char *port, int n, double secs)
 		from = (from + 37) % 100;
 	}
 	cpu = server_cpu(fd[0]) - cpu;
-	printf("many_rate %.0f /s\nmany_cpu %.3f us\n", requests / (now() - start), cpu / 1e3 / requests);
+	printf("many_rate %.0f /s\nmany_cpu %.3f us\n", requests / (now() - start),
+	       cpu / 1e3 / requests);
 	return 0;
 }
 

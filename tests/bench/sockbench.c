@@ -1,21 +1,24 @@
 /*
- * sockbench.c - what plain blocking sockets give between two processes: round trips, streams, connections. Knows nothing of the
- * library; each figure is measured after a warm-up on the same connection, which is long enough for anything
- * that happens to a busy connection to have happened.
+ * sockbench.c - what plain blocking sockets give between two processes: round trips, streams,
+ * connections. Knows nothing of the library; each figure is measured after a warm-up on the same
+ * connection, which is long enough for anything that happens to a busy connection to have
+ * happened.
  *
- *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other; PORT may be /PATH: an AF_UNIX socket
- *	sockbench -c HOST PORT [-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]
+ * 	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other; PORT may
+ * 							be /PATH: an AF_UNIX socket
+ * 	sockbench -c HOST PORT [-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]
  *
- * -i measures each figure once more for each line on the standard input, up to an empty one: for whoever has several take turns.
- * -v verifies every byte at both ends (and is slower), -u also shows the CPU time of both ends together, -q takes
- * less time per figure, -f only that figure.
- * Output: "rtt_64 12.3 us" (round trip), "stream_64 456.7 MB/s", "connections 23456 /s", and with -v at last
- * "bad_blocks 0 blocks".
+ * -i measures each figure once more for each line on the standard input, up to an empty one: for
+ * whoever has several take turns. -v verifies every byte at both ends (and is slower), -u also
+ * shows the CPU time of both ends together, -q takes less time per figure, -f only that figure.
+ * Output: "rtt_64 12.3 us" (round trip), "stream_64 456.7 MB/s", "connections 23456 /s", and
+ * with -v at last "bad_blocks 0 blocks".
  *
- * Protocol: the client sends a command; the server obeys and the client times it. A round trip is a block there and
- * back. A stream is COUNT blocks of SIZE bytes, then the server answers with the number of bad ones, so that
- * the time includes that the last byte was read. Connections are COUNT new ones, one after the other, for a block there
- * and back each. How many blocks: as many as the warm-up says fit in the time.
+ * Protocol: the client sends a command; the server obeys and the client times it. A round trip
+ * is a block there and back. A stream is COUNT blocks of SIZE bytes, then the server answers
+ * with the number of bad ones, so that the time includes that the last byte was read.
+ * Connections are COUNT new ones, one after the other, for a block there and back each. How many
+ * blocks: as many as the warm-up says fit in the time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -142,9 +145,11 @@ static bool is_painted(const char *buf, size_t n, uint32_t seed, uint64_t i)
 	return memcmp(buf, expect, n) == 0;
 }
 
-static bool resolve(const char *host, const char *port, int flags, struct sockaddr_storage *sa, socklen_t *len)
+static bool resolve(const char *host, const char *port, int flags, struct sockaddr_storage *sa,
+		    socklen_t *len)
 {
-	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = flags, .ai_family = host ? AF_UNSPEC : AF_INET }, *a;
+	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = flags,
+				 .ai_family = host ? AF_UNSPEC : AF_INET }, *a;
 	struct sockaddr_un *un = (struct sockaddr_un *)sa;
 
 	if (port[0] == '/' && strlen(port) < sizeof(un->sun_path)) {
@@ -239,7 +244,8 @@ static int serve(const char *addr, const char *port, int clients)
 			die("accept");
 		no_delay(fd);
 		while (get(fd, &c, sizeof(c)) && c.op != OP_BYE) {
-			if ((c.op != OP_ECHO && c.op != OP_SINK && c.op != OP_CONN) || c.size > BLOCK_MAX) {
+			if ((c.op != OP_ECHO && c.op != OP_SINK && c.op != OP_CONN) ||
+			    c.size > BLOCK_MAX) {
 				fprintf(stderr, "bad command\n");
 				return 1;
 			}
@@ -259,7 +265,8 @@ static uint64_t last_cpu_ns;	/* of both ends, for the last command */
 static struct sockaddr_storage server_addr;
 static socklen_t server_len;
 
-/* Each closed connection keeps its port for a while: all addresses of the loopback network take turns. */
+/* Each closed connection keeps its port for a while: all addresses of the loopback network take
+ * turns. */
 static int new_connection(uint64_t i)
 {
 	struct sockaddr_storage to = server_addr;
@@ -277,7 +284,8 @@ static int new_connection(uint64_t i)
 static double perform(int fd, const struct figure *f, uint64_t count)
 {
 	static uint32_t seed = 1;
-	struct command c = { .op = f->op, .verify = verify, .size = f->size, .seed = seed++, .count = count };
+	struct command c = { .op = f->op, .verify = verify, .size = f->size, .seed = seed++,
+			     .count = count };
 	struct result r;
 	uint64_t i, cpu;
 	double start;
@@ -393,7 +401,8 @@ int main(int argc, char **argv)
 		default: port = NULL; optind = argc; break;
 		}
 	if (!port || (!server && !host) || time <= 0) {
-		fprintf(stderr, "usage: sockbench -s PORT [-n CLIENTS] [-b ADDR] | -c HOST PORT [-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]\n");
+		fprintf(stderr, "usage: sockbench -s PORT [-n CLIENTS] [-b ADDR] | -c HOST PORT "
+				"[-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -1,10 +1,13 @@
 #!/bin/bash
-# versions.sh OLD.so NEW.so [N]: what a change of the library costs or gives: plain TCP, the old and the new library in turn, N rounds
-# (default 5), medians. Figures of sockbench (both ends preloaded), and `handover`: answers of connections that are upgraded and end after 30
-# turns, so that mostly upgrades are measured. The last two columns are new / old, above 1 is better, and how far apart the old one's own
-# rounds are. FIGURES="rtt_64 stream_1048576 ..." only those; PIN="SERVER CLIENT": on those processors (taskset -c).
+# versions.sh OLD.so NEW.so [N]: what a change of the library costs or gives: plain TCP, the old
+# and the new library in turn, N rounds (default 5), medians. Figures of sockbench (both ends
+# preloaded), and `handover`: answers of connections that are upgraded and end after 30 turns, so
+# that mostly upgrades are measured. The last two columns are new / old, above 1 is better, and
+# how far apart the old one's own rounds are. FIGURES="rtt_64 stream_1048576 ..." only those;
+# PIN="SERVER CLIENT": on those processors (taskset -c).
 OLD=$(readlink -f "${1-}") NEW=$(readlink -f "${2-}") N=${3:-5}
-[[ -f $OLD && -f $NEW && $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: versions.sh OLD.so NEW.so [N]" >&2; exit 2; }
+[[ -f $OLD && -f $NEW && $N =~ ^[1-9][0-9]*$ ]] ||
+	{ echo "usage: versions.sh OLD.so NEW.so [N]" >&2; exit 2; }
 export SHIM=$NEW
 . "$(dirname "$0")/../apps/lib.sh"
 SECS=${SECS:-0.4}
@@ -23,20 +26,26 @@ one() {
 	[[ -n $2 ]] && env+=(LD_PRELOAD="$2") || env=(LC_ALL=C)
 	for f in $FIGURES; do
 		free_port port
-		start none "$TMP/server.log" "${server_at[@]}" env "${env[@]}" "$B/bench/sockbench" -s "$port"
+		start none "$TMP/server.log" "${server_at[@]}" env "${env[@]}" \
+			"$B/bench/sockbench" -s "$port"
 		wait_port "$port"
-		"${client_at[@]}" env "${env[@]}" timeout 60 "$B/bench/sockbench" -u -c 127.0.0.1 "$port" -t "$SECS" -f "$f" >"$TMP/client.log" || fail "$way: $(cat "$TMP/client.log")"
+		"${client_at[@]}" env "${env[@]}" timeout 60 "$B/bench/sockbench" -u -c 127.0.0.1 \
+			"$port" -t "$SECS" -f "$f" >"$TMP/client.log" ||
+			fail "$way: $(cat "$TMP/client.log")"
 		finish "$PID" 10 || fail "$way: $(cat "$TMP/server.log")"
 		sed "s/^/$way /" "$TMP/client.log" >>"$TMP/figures"
 	done
 	policy 'earn_bytes 0' 'earn_rounds 0'
 	free_port port
-	start none "$TMP/server.log" "${server_at[@]}" env "${env[@]}" "$B/apps/handover" serve "$port"
+	start none "$TMP/server.log" "${server_at[@]}" env "${env[@]}" "$B/apps/handover" serve \
+		"$port"
 	wait_port "$port"
-	"${client_at[@]}" env "${env[@]}" timeout 60 "$B/apps/handover" ask "$port" 2 >"$TMP/client.log" 2>&1 || fail "$way: $(cat "$TMP/client.log")"
+	"${client_at[@]}" env "${env[@]}" timeout 60 "$B/apps/handover" ask "$port" \
+		2 >"$TMP/client.log" 2>&1 || fail "$way: $(cat "$TMP/client.log")"
 	stop "$PID"
 	policy
-	echo "$way handover $(grep -oE '[0-9]+' "$TMP/client.log" | head -n 1) answers" >>"$TMP/figures"
+	echo "$way handover $(grep -oE '[0-9]+' "$TMP/client.log" | head -n 1) answers" \
+		>>"$TMP/figures"
 }
 
 for ((i = 1; i <= N; i++)); do

@@ -2,14 +2,17 @@
 # HOSTS: 2
 # DEVICE: rxe siw
 # TIMEOUT: 1500
-# In the emulated guests (make bench-vm): plain TCP, raw verbs by perftest, librdmacm's rsockets preloaded, and the library at
-# both ends, interleaved $VM_ARGS times (3; figures' names after that: only those); medians. Only ratios mean anything: an emulated processor is slow,
-# and the device is software. Raw verbs are the limit: twice the mean time one way of ib_send_lat, and ib_write_bw.
-# The last column is the least part of the library's bytes that went by RDMA in a run: a figure where it is small is TCP's.
-# Connections are opened one after the other, 64 bytes there and back on each: the library's are at its default policy, under which none of them
-# earns an upgrade. Below the table: what a stream of small messages costs in work requests, of both ends together.
-# An emulated processor takes `rep movsb` byte by byte, 1 GB/s, where a real one makes 10: glibc's memcpy has to do without it, in all columns.
-# With VM_ICOUNT=1, one processor and a clock of instructions, figures repeat on a busy machine, too; raw verbs sleep then.
+# In the emulated guests (make bench-vm): plain TCP, raw verbs by perftest, librdmacm's rsockets
+# preloaded, and the library at both ends, interleaved $VM_ARGS times (3; figures' names after
+# that: only those); medians. Only ratios mean anything: an emulated processor is slow, and the
+# device is software. Raw verbs are the limit: twice the mean time one way of ib_send_lat, and
+# ib_write_bw. The last column is the least part of the library's bytes that went by RDMA in a
+# run: a figure where it is small is TCP's. Connections are opened one after the other, 64 bytes
+# there and back on each: the library's are at its default policy, under which none of them earns
+# an upgrade. Below the table: what a stream of small messages costs in work requests, of both
+# ends together. An emulated processor takes `rep movsb` byte by byte, 1 GB/s, where a real one
+# makes 10: glibc's memcpy has to do without it, in all columns. With VM_ICOUNT=1, one processor
+# and a clock of instructions, figures repeat on a busy machine, too; raw verbs sleep then.
 . "${TOP:?}/tests/vm/lib.sh"
 export GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1000000000
 read -r ROUNDS FIGURES <<<"${VM_ARGS:-3}"
@@ -18,7 +21,8 @@ SECS=${VM_ICOUNT:+0.3}
 SECS=${SECS:-1.5}
 EVENTS=${VM_ICOUNT:+-e}
 
-# Between two processes of one host the library would take shared memory: RDMA is what is asked for here.
+# Between two processes of one host the library would take shared memory: RDMA is what is asked
+# for here.
 rules="use rdma both *:*
 discovery_port 7471
 rdma_networks $A4/32 $B4/32
@@ -33,7 +37,8 @@ sockets() {
 	shift 2
 	new_port port
 	[[ $column != rsockets ]] || wait=wait_rdma_port
-	on "$PEER" eval "export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port -b $P4"
+	on "$PEER" eval \
+		"export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port -b $P4"
 	on "$PEER" $wait "$port" || fail "$column: server"
 	if ! "$@" timeout 100 sockbench -c "$P4" "$port" -t "$SECS" -f "$fig" >"$TMP/out"; then
 		[[ $column == rsockets ]] || fail "$column $fig: $(cat "$TMP/out")"
@@ -54,13 +59,17 @@ raw() {
 		new_port port
 		on "$PEER" start "raw$port" "$@" -R -F -p "$port"
 		on "$PEER" wait_rdma_port "$port" || fail "$1: server"
-		timeout 100 "$@" -R -F -p "$port" "$P4" >"$TMP/out" 2>&1 && on "$PEER" finish "raw$port" 30 && break
+		timeout 100 "$@" -R -F -p "$port" "$P4" >"$TMP/out" 2>&1 &&
+			on "$PEER" finish "raw$port" 30 && break
 		on "$PEER" stop "raw$port" KILL
 	done || fail "$*: $(tail -n 5 "$TMP/out")"
-	figure "$fig" raw "$(awk -v c="$col" -v f="$factor" '/^ *#bytes/ { head = 1; next } head && $1 > 0 { print $c * f; exit }' "$TMP/out")"
+	figure "$fig" raw \
+		"$(awk -v c="$col" -v f="$factor" \
+		'/^ *#bytes/ { head = 1; next } head && $1 > 0 { print $c * f; exit }' "$TMP/out")"
 }
 
-# ib_send_lat: bytes iterations min max typical average; ib_write_bw: bytes iterations peak average, in 2^20 bytes/s.
+# ib_send_lat: bytes iterations min max typical average; ib_write_bw: bytes iterations peak
+# average, in 2^20 bytes/s.
 raw_verbs() {
 	# shellcheck disable=SC2086  # a flag or none
 	case $1 in
@@ -73,7 +82,8 @@ raw_verbs() {
 # Of both ends, as their libraries say it at their end.
 work_requests() {
 	{ cat "$TMP/shim.log"; [[ $PEER == a ]] || on "$PEER" cat "$TMP/shim.log"; } |
-		sed -n 's/.*link [0-9]*: \([0-9]*\) work requests.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
+		sed -n 's/.*link [0-9]*: \([0-9]*\) work requests.*/\1/p' |
+		awk '{ n += $1 } END { print n + 0 }'
 }
 
 for ((round = 1; round <= ROUNDS; round++)); do
@@ -90,7 +100,10 @@ for ((round = 1; round <= ROUNDS; round++)); do
 		counters >"$TMP/out"
 		figure "$f" share "$(awk '{ print $4 + $8 ? 100 * $8 / ($4 + $8) : 0 }' "$TMP/out")"
 		# Of bytes that one end sends and the other gets; on one host both are counted.
-		[[ $f != stream_64 ]] || figure "$f" wrs "$(awk -v n="$(work_requests)" -v h="$HOSTS" '$8 { print n / ($8 / (h == 1 ? 2 : 1)) * 1e6 }' "$TMP/out")"
+		[[ $f != stream_64 ]] ||
+			figure "$f" wrs \
+			"$(awk -v n="$(work_requests)" -v h="$HOSTS" \
+			'$8 { print n / ($8 / (h == 1 ? 2 : 1)) * 1e6 }' "$TMP/out")"
 	done
 done
 

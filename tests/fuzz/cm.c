@@ -1,7 +1,8 @@
 /*
- * cm.c - connection events of librdmacm in any order that a host on the network can bring about, with any private data. Who
- * has not shown the token is never accepted; nothing is used after it was given back; nothing is left at the end.
- * Input: steps of an operation, which connection, an argument; private data follows its length.
+ * cm.c - connection events of librdmacm in any order that a host on the network can bring about,
+ * with any private data. Who has not shown the token is never accepted; nothing is used after it
+ * was given back; nothing is left at the end. Input: steps of an operation, which connection, an
+ * argument; private data follows its length.
  *
  * LINK: shim/base/procfs.c
  */
@@ -18,7 +19,12 @@ struct verbs verbs;
 int verbs_load(void) { return 0; }
 bool verbs_loaded(void) { return true; }
 static bool open_fails;
-int rc_open(struct rc *rc, struct rdma_cm_id *id) { (void)rc; fake_id_of(id); return open_fails ? -ENOMEM : 0; }
+int rc_open(struct rc *rc, struct rdma_cm_id *id)
+{
+	(void)rc;
+	fake_id_of(id);
+	return open_fails ? -ENOMEM : 0;
+}
 void rc_release(struct rc *rc) { (void)rc; }
 
 #define CMS 4
@@ -63,7 +69,8 @@ static void event(const uint8_t **d, size_t *n, uint8_t which, uint8_t arg)
 	}
 	shown = arg & 32 ? token : p;
 	peeked_n = arg & 32 ? CM_TOKEN : len;
-	fake_happens(&fake_ids[which % 16], arg & 31, arg & 64 ? -ECONNREFUSED : (int)which << 20, shown, peeked_n);
+	fake_happens(&fake_ids[which % 16], arg & 31, arg & 64 ? -ECONNREFUSED : (int)which << 20,
+		     shown, peeked_n);
 	cm_events(changed);
 }
 
@@ -108,7 +115,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 		cm_close(&cms[i]);
 	}
 	for (f = fake_ids; f < fake_ids + FAKE_IDS; f++)	/* what watches a device stays */
-		if (f->id && (ours(f->id) || !device_of(&device) || device_of(&device)->watch != f->id))
+		if (f->id &&
+		    (ours(f->id) || !device_of(&device) || device_of(&device)->watch != f->id))
 			abort();
 	return 0;
 }

@@ -26,7 +26,8 @@ static const char *const known[64] = {
 	NULL, "rdmastat", "rdmarun", "overview", "conn", "top", "why", "watch", "prometheus",
 	"record", "report", "doctor", "policy", "check", "explain", "set", "unset", "import",
 	"mode", "spin", "-o", "--columns", "-s", "--sort", "-p", "--pid", "-f", "--file", "-O",
-	"--svg", "--show", "--color", "-l", "-n", "--policy", "--", "-", ":", "42", "pid", "program", ",",
+	"--svg", "--show", "--color", "-l", "-n", "--policy", "--", "-", ":", "42", "pid",
+		"program", ",",
 	"$(canary)", "`canary`", ";canary;", "${x:-$(canary)}", "a[$(canary)]", "<(canary)",
 	"\"$(canary)\"", "'`canary`'", "'", "\"", "\\", "*", "~", "|canary",
 };

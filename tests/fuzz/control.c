@@ -1,8 +1,9 @@
 /*
- * control.c - the control socket of two processes of one host: connecting to a discovery socket, records of any kind with any
- * descriptors beside them, and the shared memory behind, all by a peer that is genuine as far as the first byte of the
- * input says and then does what the rest says. One stream of ours was accepted, one connected. After each input all is
- * closed: no link, stream or descriptor may be left.
+ * control.c - the control socket of two processes of one host: connecting to a discovery socket,
+ * records of any kind with any descriptors beside them, and the shared memory behind, all by a
+ * peer that is genuine as far as the first byte of the input says and then does what the rest
+ * says. One stream of ours was accepted, one connected. After each input all is closed: no link,
+ * stream or descriptor may be left.
  *
  * LINK: SHIM
  * LIBS: -Wl,--wrap=clock_gettime
@@ -27,9 +28,11 @@ static struct chan {
 static uint8_t buf[1 << 17];
 static int some_tcp = -1;
 
-static void say(struct chan *c, unsigned type, uint32_t slot, uint32_t index, uint32_t epoch, uint64_t off, int fd)
+static void say(struct chan *c, unsigned type, uint32_t slot, uint32_t index, uint32_t epoch,
+		uint64_t off, int fd)
 {
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index, .epoch = epoch,
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
+			     .index = index, .epoch = epoch,
 			     .off = off, .tuple = c->t };
 
 	if (c->ctl >= 0)
@@ -46,7 +49,8 @@ static socklen_t name_of_(const struct chan *c, struct sockaddr_un *un)
 		tuple_reverse(&t, &c->t);
 	n = snprintf(text, sizeof text, "rdmashim1.%04x%04x", t.lport, t.pport);
 	for (int i = 0; i < 32; i++)
-		n += snprintf(text + n, sizeof text - (size_t)n, "%02x", i < 16 ? t.laddr[i] : t.paddr[i - 16]);
+		n += snprintf(text + n, sizeof text - (size_t)n, "%02x",
+			      i < 16 ? t.laddr[i] : t.paddr[i - 16]);
 	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	memcpy(un->sun_path + 1, text, (size_t)n);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
@@ -120,7 +124,8 @@ static void genuine(struct chan *c, struct input *in, bool lie)
 		} else if (m.type == CTL_CUT && m.index == CUT_MSG_CUT) {
 			say(c, CTL_CUT, m.slot, CUT_MSG_CUT_OK, m.epoch, m.off, -1);
 		} else if (m.type == CTL_CUT && m.index == CUT_MSG_REWIND && c->a.base) {
-			say(c, CTL_CUT, m.slot, CUT_MSG_FROZEN, m.epoch, c->a.slot[c->slot & 3].dir[!c->a.me].rd, -1);
+			say(c, CTL_CUT, m.slot, CUT_MSG_FROZEN, m.epoch,
+			    c->a.slot[c->slot & 3].dir[!c->a.me].rd, -1);
 		} else if (m.type == CTL_CUT && m.index == CUT_MSG_ARMED && c->a.base) {
 			struct ring_tx tx;
 
@@ -240,7 +245,8 @@ static void packet(struct chan *c, struct input *in)
 		h.msg_control = ctl.b;
 		h.msg_controllen = CMSG_SPACE((size_t)k * sizeof(int));
 		cm = CMSG_FIRSTHDR(&h);
-		*cm = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN((size_t)k * sizeof(int)) };
+		*cm = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+					.cmsg_len = CMSG_LEN((size_t)k * sizeof(int)) };
 		memcpy(CMSG_DATA(cm), fds, (size_t)k * sizeof(int));
 	}
 	if (c->ctl >= 0)
@@ -287,10 +293,13 @@ static void app(struct chan *c, uint8_t op, struct input *in)
 	iov.iov_base = malloc(iov.iov_len + 1);
 	if (op == 5) {
 		memset(iov.iov_base, 0x55, iov.iov_len);
-		if (stream_send(c->s, c->fd, &iov, 1, MSG_DONTWAIT | MSG_NOSIGNAL) > (ssize_t)iov.iov_len)
+		if (stream_send(c->s, c->fd, &iov, 1, MSG_DONTWAIT | MSG_NOSIGNAL) >
+		    (ssize_t)iov.iov_len)
 			abort();
 	} else if (op == 6) {
-		if (stream_recv(c->s, c->fd, &iov, 1, MSG_DONTWAIT | (get8(in) & 1 ? MSG_PEEK : 0)) > (ssize_t)iov.iov_len)
+		if (stream_recv(c->s, c->fd, &iov, 1,
+				MSG_DONTWAIT | (get8(in) & 1 ? MSG_PEEK : 0)) >
+		    (ssize_t)iov.iov_len)
 			abort();
 	} else {
 		link_read_enter();

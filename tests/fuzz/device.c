@@ -1,7 +1,7 @@
 /*
- * device.c - what an offer of device memory points to: a struct cuda_desc of which the peer has written every byte. The driver
- * is a stand-in whose device memory is the heap, so that a copy beyond an allocation is seen. What is taken must be the
- * bytes that the description names.
+ * device.c - what an offer of device memory points to: a struct cuda_desc of which the peer has
+ * written every byte. The driver is a stand-in whose device memory is the heap, so that a copy
+ * beyond an allocation is seen. What is taken must be the bytes that the description names.
  *
  * LINK: SHIM
  * LIBS: -Wl,--wrap=clock_gettime
@@ -67,29 +67,57 @@ static CUresult ipc_open(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 	return 0;
 }
 
-static CUresult copy(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { (void)st; memmove((void *)d, (void *)s, n); return 0; }
-static CUresult copy_out(void *d, CUdeviceptr s, size_t n, CUstream st) { (void)st; memcpy(d, (void *)s, n); return 0; }
-static CUresult attributes(unsigned n, int *what, void **p, CUdeviceptr at) { (void)n, (void)what, (void)p, (void)at; return 1; }
+static CUresult copy(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st)
+{
+	(void)st;
+	memmove((void *)d, (void *)s, n);
+	return 0;
+}
+static CUresult copy_out(void *d, CUdeviceptr s, size_t n, CUstream st)
+{
+	(void)st;
+	memcpy(d, (void *)s, n);
+	return 0;
+}
+static CUresult attributes(unsigned n, int *what, void **p, CUdeviceptr at)
+{
+	(void)n, (void)what, (void)p, (void)at;
+	return 1;
+}
 static CUresult device(CUdevice *d) { *d = 0; return 0; }
 static CUresult attribute(int *v, int what, CUdevice d) { (void)what, (void)d; *v = 0; return 0; }
 static CUresult one(void *p) { (void)p; return 0; }
 static CUresult stream_new_(CUstream *s, unsigned f) { (void)f; *s = (CUstream)3; return 0; }
 static CUresult event_new(CUevent *e, unsigned f) { (void)f; *e = (CUevent)5; return 0; }
-static CUresult handle(CUipcMemHandle *h, CUdeviceptr p) { (void)p; memset(h, 0x33, sizeof *h); return 0; }
+static CUresult handle(CUipcMemHandle *h, CUdeviceptr p)
+{
+	(void)p;
+	memset(h, 0x33, sizeof *h);
+	return 0;
+}
 static CUresult uuid(CUuuid *u, CUdevice d) { (void)d; memset(u, 1, sizeof *u); return 0; }
 static CUresult info(size_t *left, size_t *all) { *left = *all = 1ul << 30; return 0; }
-static CUresult closed(CUdeviceptr p) { return p == (uintptr_t)peer_ring || p == (uintptr_t)peer_ring + 4096 || p == 0x1000 ? 0 : 1; }
+static CUresult closed(CUdeviceptr p)
+{
+	return p == (uintptr_t)peer_ring || p == (uintptr_t)peer_ring + 4096 || p == 0x1000 ? 0 : 1;
+}
 
 static void begin(void)
 {
 	world_make("device eager\ndevice_memory 16M\n");
 	cu = (struct cuda_api){
-		.cuCtxPushCurrent_v2 = (void *)one, .cuCtxPopCurrent_v2 = (void *)one, .cuThreadExchangeStreamCaptureMode = (void *)one,
-		.cuCtxGetDevice = device, .cuDeviceGetUuid = uuid, .cuDeviceGetAttribute = attribute, .cuPointerGetAttributes = attributes,
-		.cuMemAlloc_v2 = mem_alloc, .cuMemFree_v2 = closed, .cuMemGetInfo_v2 = info, .cuMemGetAddressRange_v2 = get_range, .cuIpcGetMemHandle = handle,
-		.cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = closed, .cuStreamCreate = stream_new_,
-		.cuStreamSynchronize = (void *)one, .cuStreamQuery = (void *)one, .cuEventQuery = (void *)one,
-		.cuEventCreate = event_new, .cuEventRecord = (void *)one, .cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
+		.cuCtxPushCurrent_v2 = (void *)one, .cuCtxPopCurrent_v2 = (void *)one,
+			.cuThreadExchangeStreamCaptureMode = (void *)one,
+		.cuCtxGetDevice = device, .cuDeviceGetUuid = uuid,
+			.cuDeviceGetAttribute = attribute, .cuPointerGetAttributes = attributes,
+		.cuMemAlloc_v2 = mem_alloc, .cuMemFree_v2 = closed, .cuMemGetInfo_v2 = info,
+			.cuMemGetAddressRange_v2 = get_range, .cuIpcGetMemHandle = handle,
+		.cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = closed,
+			.cuStreamCreate = stream_new_,
+		.cuStreamSynchronize = (void *)one, .cuStreamQuery = (void *)one,
+			.cuEventQuery = (void *)one,
+		.cuEventCreate = event_new, .cuEventRecord = (void *)one,
+			.cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
 	};
 	gpu = &cuda_ops;
 	atomic_store(&gpu_path, GPU_PATH_ON);
@@ -105,7 +133,8 @@ static void begin(void)
 
 
 /* As begin_device() of shim/conn/stream_direct.c. */
-static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *sh, struct cuda_found *f)
+static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *sh,
+		  struct cuda_found *f)
 {
 	struct iovec at = { &f->d, sizeof f->d };
 	struct peer_read p;
@@ -138,8 +167,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	atomic_store(&peer.no_read, false);
 	/* another process, or our own: then the ring is where the description says */
 	atomic_store(&shim_pid, mode & 1 ? getpid() : 1);
-	desc = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = mode >> 1 & 15, .ring_size = RING,
-				   .ring_base = (uintptr_t)peer_ring, .host = 0x10000000, .off = get(&in, 2) * 4, .len = WANT, .ipc = "R" };
+	desc = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = mode >> 1 & 15,
+				   .ring_size = RING,
+				   .ring_base = (uintptr_t)peer_ring, .host = 0x10000000,
+					   .off = get(&in, 2) * 4, .len = WANT, .ipc = "R" };
 	addr = desc.host + get8(&in) * 16;
 	want = WANT - get8(&in) * 1024;
 	for (int i = 0; i < 12 && in.n; i++) {
@@ -174,17 +205,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 		o.at = get_offset(&in, RING - want);
 	}
 	o.addr = addr;
-	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
+	is_known = !(mode & 1) &&
+		   cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
 	got = 0;
 	if (finds(&o, want, &sh, &found))
-		got = cuda_take_begin(peer.peer_pid, &o, &found, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
+		got = cuda_take_begin(peer.peer_pid, &o, &found, want, iov, mode & 64 ? 1 : 2,
+				      mode & 32, &t);
 	took = got > 0;
 	if (got > want)
 		abort();
 	if (got && cuda_take_end(&t, iov, mode & 64 ? 1 : 2))
 		abort();
 	/* known, but perhaps read anew, for its age */
-	if (got && is_known && o.at < RING && got <= RING - o.at && !memcmp(to, peer_ring + o.at, got))
+	if (got && is_known && o.at < RING && got <= RING - o.at &&
+	    !memcmp(to, peer_ring + o.at, got))
 		got = 0;
 	if (got && desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
 	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))

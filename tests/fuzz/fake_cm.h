@@ -1,6 +1,7 @@
 /*
- * fake_cm.h - librdmacm for a fuzz target: identifiers and events on the heap, freed when the library gives them back, so
- * that whoever looks at them afterwards is seen. The target makes the events.
+ * fake_cm.h - librdmacm for a fuzz target: identifiers and events on the heap, freed when the
+ * library gives them back, so that whoever looks at them afterwards is seen. The target makes
+ * the events.
  */
 #ifndef FAKE_CM_H
 #define FAKE_CM_H
@@ -12,10 +13,14 @@
 #define FAKE_IDS 64
 #define FAKE_EVENTS 64
 
-static struct fake_id { struct rdma_cm_id *id; bool listens, asked_addr, asked_route, connects, accepted; } fake_ids[FAKE_IDS];
+static struct fake_id {
+	struct rdma_cm_id *id;
+	bool listens, asked_addr, asked_route, connects, accepted;
+} fake_ids[FAKE_IDS];
 static struct fake_event { struct rdma_cm_event *e; } fake_events[FAKE_EVENTS];
 static const struct rdma_cm_event *fake_unacked;
-static unsigned fake_events_n, cm_fails;	/* bits: this call fails; 6 also: for a port that is taken */
+static unsigned fake_events_n, cm_fails;	/* bits: this call fails; 6 also: for a port that
+						 * is taken */
 static struct rdma_event_channel fake_events_channel = { .fd = -1 };
 static struct ibv_context *fake_device;
 
@@ -44,14 +49,16 @@ static struct rdma_cm_id *fake_new_id(void *context)
 {
 	for (int i = 0; i < FAKE_IDS; i++)
 		if (!fake_ids[i].id) {
-			fake_ids[i] = (struct fake_id){ .id = calloc(1, sizeof(struct rdma_cm_id)) };
+			fake_ids[i] = (struct fake_id){ .id = calloc(1,
+				sizeof(struct rdma_cm_id)) };
 			fake_ids[i].id->context = context;
 			return fake_ids[i].id;
 		}
 	return NULL;
 }
 
-static int fake_create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *context, enum rdma_port_space ps)
+static int fake_create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *context,
+			  enum rdma_port_space ps)
 {
 	(void)ch, (void)ps;
 	if (fake_failing(0) || !(*id = fake_new_id(context)))
@@ -72,7 +79,8 @@ static int fake_destroy_id(struct rdma_cm_id *id)
 
 	if (fake_unacked && (fake_unacked->id == id || fake_unacked->listen_id == id))
 		abort();	/* the library would wait for that */
-	for (unsigned i = 0; i < fake_events_n;)	/* as the library does: none comes after it */
+	for (unsigned i = 0; i < fake_events_n;)	/* as the library does: none comes after
+							 * it */
 		if (fake_events[i].e->id == id)
 			fake_drop_event(i);
 		else
@@ -92,7 +100,12 @@ static int fake_bind(struct rdma_cm_id *id, struct sockaddr *a)
 	return 0;
 }
 
-static int fake_listen(struct rdma_cm_id *id, int n) { (void)n; fake_id_of(id)->listens = true; return fake_failing(2) ? -1 : 0; }
+static int fake_listen(struct rdma_cm_id *id, int n)
+{
+	(void)n;
+	fake_id_of(id)->listens = true;
+	return fake_failing(2) ? -1 : 0;
+}
 static uint16_t fake_port(struct rdma_cm_id *id) { fake_id_of(id); return htobe16(7777); }
 
 static int fake_resolve_addr(struct rdma_cm_id *id, struct sockaddr *a, struct sockaddr *b, int ms)
@@ -102,7 +115,12 @@ static int fake_resolve_addr(struct rdma_cm_id *id, struct sockaddr *a, struct s
 	return fake_failing(3) ? -1 : 0;
 }
 
-static int fake_resolve_route(struct rdma_cm_id *id, int ms) { (void)ms; fake_id_of(id)->asked_route = true; return fake_failing(4) ? -1 : 0; }
+static int fake_resolve_route(struct rdma_cm_id *id, int ms)
+{
+	(void)ms;
+	fake_id_of(id)->asked_route = true;
+	return fake_failing(4) ? -1 : 0;
+}
 static int fake_set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
 {
 	(void)name, (void)v, (void)n;
@@ -110,9 +128,15 @@ static int fake_set_option(struct rdma_cm_id *id, int level, int name, void *v, 
 	return fake_failing(7) ? -1 : 0;
 }
 
-static int fake_connect(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)p; fake_id_of(id)->connects = true; return fake_failing(5) ? -1 : 0; }
+static int fake_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	(void)p;
+	fake_id_of(id)->connects = true;
+	return fake_failing(5) ? -1 : 0;
+}
 static int fake_accept(struct rdma_cm_id *id, struct rdma_conn_param *p);	/* the target's */
-static int fake_reject(struct rdma_cm_id *id, const void *p, uint8_t n) { (void)p, (void)n; fake_id_of(id); return 0; }
+static int fake_reject(struct rdma_cm_id *id, const void *p, uint8_t n) { (void)p, (void)n;
+	fake_id_of(id); return 0; }
 static int fake_disconnect(struct rdma_cm_id *id) { fake_id_of(id); return 0; }
 
 static int fake_get_cm_event(struct rdma_event_channel *ch, struct rdma_cm_event **e)
@@ -135,15 +159,19 @@ static int fake_ack_cm_event(struct rdma_cm_event *e)
 	return 0;
 }
 
-/* An event that the kernel could send now because of what was asked and of what comes from the other host. */
-static void fake_happens(struct fake_id *f, enum rdma_cm_event_type type, int status, const uint8_t *data, size_t n)
+/* An event that the kernel could send now because of what was asked and of what comes from the
+ * other host. */
+static void fake_happens(struct fake_id *f, enum rdma_cm_event_type type, int status,
+			 const uint8_t *data, size_t n)
 {
 	struct rdma_cm_event *e;
 	struct rdma_cm_id *id = f->id;
 
 	if (!id || fake_events_n == FAKE_EVENTS ||
-	    (type == RDMA_CM_EVENT_ADDR_RESOLVED && !f->asked_addr) || (type == RDMA_CM_EVENT_ROUTE_RESOLVED && !f->asked_route) ||
-	    (type == RDMA_CM_EVENT_ESTABLISHED && !f->connects && !f->accepted) || (type == RDMA_CM_EVENT_CONNECT_REQUEST && !f->listens))
+	    (type == RDMA_CM_EVENT_ADDR_RESOLVED && !f->asked_addr) ||
+	    (type == RDMA_CM_EVENT_ROUTE_RESOLVED && !f->asked_route) ||
+	    (type == RDMA_CM_EVENT_ESTABLISHED && !f->connects && !f->accepted) ||
+	    (type == RDMA_CM_EVENT_CONNECT_REQUEST && !f->listens))
 		return;
 	if (type == RDMA_CM_EVENT_ADDR_RESOLVED) {
 		f->asked_addr = false;

@@ -1,17 +1,21 @@
 #!/bin/bash
-# long.sh [SECS [JOBS [TARGET...]]]: the fuzz targets (default: all of bin/) by JOBS processes (one for each processor) for SECS seconds
-# (3600). A target is through at 50 million executions (ENOUGH=): its processors then go to those that have the fewest. Needs nothing but
-# this directory, which `make fuzz-run` fills, bash and coreutils: it may be copied to another machine, whose libraries are not used.
-# A line every 30 s; at the end one per target, executions and seconds of all its processes together:
+# long.sh [SECS [JOBS [TARGET...]]]: the fuzz targets (default: all of bin/) by JOBS processes
+# (one for each processor) for SECS seconds (3600). A target is through at 50 million executions
+# (ENOUGH=): its processors then go to those that have the fewest. Needs nothing but this
+# directory, which `make fuzz-run` fills, bash and coreutils: it may be copied to another machine,
+# whose libraries are not used. A line every 30 s; at the end one per target, executions and
+# seconds of all its processes together:
 #	target executions seconds findings
-# Inputs that fail are in found/, what the processes said in log/. Exit status 1: something was found, or a process ended otherwise.
+# Inputs that fail are in found/, what the processes said in log/. Exit status 1: something was
+# found, or a process ended otherwise.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
 secs=${1:-3600} jobs=${2:-$(nproc)} enough=${ENOUGH:-50000000}
 shift $(($# < 2 ? $# : 2))
 # shellcheck disable=SC2046  # names
 (($#)) || set -- $(printf '%s\n' bin/* | sed 's/.*\///')
-[[ $secs =~ ^[1-9][0-9]*$ && $jobs =~ ^[1-9][0-9]*$ ]] || { echo "usage: long.sh [SECS [JOBS [TARGET...]]]" >&2; exit 2; }
+[[ $secs =~ ^[1-9][0-9]*$ && $jobs =~ ^[1-9][0-9]*$ ]] ||
+	{ echo "usage: long.sh [SECS [JOBS [TARGET...]]]" >&2; exit 2; }
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 # By the loader that is here: the machine's own libc may be another.
 run=()
@@ -20,7 +24,8 @@ run=()
 mkdir -p found log corpus
 rm -f log/*
 
-# By process: its target, when it began, its log. By target: executions and seconds of those that have ended, whether it is through.
+# By process: its target, when it began, its log. By target: executions and seconds of those that
+# have ended, whether it is through.
 declare -A target=() began=() log=() ended=() spent=() through=() odd=()
 targets=("$@") begin=$SECONDS told=$SECONDS number=0
 FUZZ_TMP=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)	# files of processes that are ended
@@ -29,26 +34,37 @@ trap 'kill "${!target[@]}" 2>/dev/null; rm -rf "$FUZZ_TMP"' EXIT
 trap 'exit 130' INT TERM
 
 # How far a process is: of one that has ended its last word, otherwise what it said last.
-reached() { tail -c 2000 "$1" | grep -aoE '^#[0-9]+|number_of_executed_units: +[0-9]+' | tail -n 1 | grep -oE '[0-9]+$' || echo 0; }
+reached() {
+	tail -c 2000 "$1" | grep -aoE '^#[0-9]+|number_of_executed_units: +[0-9]+' | tail -n 1 |
+		grep -oE '[0-9]+$' || echo 0
+}
 executions() {
 	local p sum=${ended[$1]}
-	for p in "${!target[@]}"; do [[ ${target[$p]} == "$1" ]] && sum=$((sum + $(reached "${log[$p]}"))); done
+	for p in "${!target[@]}"; do
+		[[ ${target[$p]} == "$1" ]] && sum=$((sum + $(reached "${log[$p]}")))
+	done
 	echo "$sum"
 }
-running() { local p n=0; for p in "${!target[@]}"; do [[ ${target[$p]} == "$1" ]] && n=$((n + 1)); done; echo "$n"; }
-findings() { local f n=0; for f in found/"$1"-*; do [[ -e $f ]] && n=$((n + 1)); done; echo $((n + odd[$1])); }
+running() { local p n=0; for p in "${!target[@]}"; do [[ ${target[$p]} == "$1" ]] &&
+	n=$((n + 1)); done; echo "$n"; }
+findings() { local f n=0; for f in found/"$1"-*; do [[ -e $f ]] &&
+	n=$((n + 1)); done; echo $((n + odd[$1])); }
 
-# begin_one TARGET EXECUTIONS SECS: what one process finds the others of the target take over from the common corpus.
+# begin_one TARGET EXECUTIONS SECS: what one process finds the others of the target take over from
+# the common corpus.
 begin_one() {
-	local opts=(-timeout=60 -rss_limit_mb=2048 -reload=30 -print_final_stats=1 -artifact_prefix="found/$1-")
+	local opts=(-timeout=60 -rss_limit_mb=2048 -reload=30 -print_final_stats=1 \
+		-artifact_prefix="found/$1-")
 	[[ -e $1.dict ]] && opts+=(-dict="$1.dict")
 	mkdir -p "corpus/$1"
 	number=$((number + 1))
-	"${run[@]}" "bin/$1" -runs="$2" -max_total_time="$3" "${opts[@]}" "corpus/$1" "seeds/$1" >"log/$1.$number" 2>&1 </dev/null &
+	"${run[@]}" "bin/$1" -runs="$2" -max_total_time="$3" "${opts[@]}" "corpus/$1" "seeds/$1" \
+		>"log/$1.$number" 2>&1 </dev/null &
 	target[$!]=$1 began[$!]=$SECONDS log[$!]=log/$1.$number
 }
 
-# Takes those that have ended into the sums. A target with a finding is not begun again: it would be the same.
+# Takes those that have ended into the sums. A target with a finding is not begun again: it would
+# be the same.
 reap() {
 	local p t
 	for p in "${!target[@]}"; do
@@ -56,7 +72,8 @@ reap() {
 		wait "$p"
 		t=${target[$p]}
 		grep -aq number_of_executed_units "${log[$p]}" || odd[$t]=$((odd[$t] + 1))
-		ended[$t]=$((ended[$t] + $(reached "${log[$p]}"))) spent[$t]=$((spent[$t] + SECONDS - began[$p]))
+		ended[$t]=$((ended[$t] + $(reached "${log[$p]}"))) \
+			spent[$t]=$((spent[$t] + SECONDS - began[$p]))
 		unset "target[$p]" "began[$p]" "log[$p]"
 		(($(findings "$t"))) && through[$t]=1
 	done
@@ -93,13 +110,15 @@ line() {
 for t in "${targets[@]}"; do
 	[[ -x bin/$t && -d seeds/$t ]] || { echo "no target $t" >&2; exit 2; }
 	ended[$t]=0 spent[$t]=0 odd[$t]=0
-	"${run[@]}" "bin/$t" -runs=0 -artifact_prefix="found/$t-" "seeds/$t" >log/seeds 2>&1 </dev/null || { echo "$t: a seed fails"; tail -n 40 log/seeds; exit 1; }
+	"${run[@]}" "bin/$t" -runs=0 -artifact_prefix="found/$t-" "seeds/$t" >log/seeds 2>&1 \
+		</dev/null || { echo "$t: a seed fails"; tail -n 40 log/seeds; exit 1; }
 done
 share=$((enough / (jobs > ${#targets[@]} ? jobs / ${#targets[@]} : 1)))
 slice=$((jobs < ${#targets[@]} ? secs * jobs / ${#targets[@]} : secs))
 while ((SECONDS - begin < secs - 2)); do
 	while ((${#target[@]} < jobs)) && next; do
-		left=$(((enough - $(executions "$NEXT")) / ($(running "$NEXT") + 1))) time=$((secs - (SECONDS - begin)))
+		left=$(((enough - $(executions "$NEXT")) / ($(running "$NEXT") + 1))) \
+			time=$((secs - (SECONDS - begin)))
 		((number < jobs)) && left=$share
 		begin_one "$NEXT" $((left > 10000 ? left : 10000)) $((time < slice ? time : slice))
 	done

@@ -1,8 +1,9 @@
 /*
- * net.c - another host: what comes to the discovery port, to the datagram name behind it, from a port that we call, on the
- * control connection of a link, as connection events and as records on its queue pair. Device and librdmacm are fakes.
- * The first byte says who calls, how far all is genuine, and whether the policy has a key: nobody here knows that, so
- * then there must never be a link. After each input all is closed, and nothing may be left.
+ * net.c - another host: what comes to the discovery port, to the datagram name behind it, from a
+ * port that we call, on the control connection of a link, as connection events and as records on
+ * its queue pair. Device and librdmacm are fakes. The first byte says who calls, how far all is
+ * genuine, and whether the policy has a key: nobody here knows that, so then there must never be
+ * a link. After each input all is closed, and nothing may be left.
  *
  * LINK: SHIM
  * UNLINK: rdma/verbs/verbs.c
@@ -63,7 +64,8 @@ static void put(const void *p, size_t n)
 
 static void net_say(unsigned type, struct input *in)
 {
-	struct net_msg m = { .magic = "rdmashim", .order = 0x01020304, .version = NET_VERSION, .type = (uint16_t)type, .pid = 42, .tuple = t };
+	struct net_msg m = { .magic = "rdmashim", .order = 0x01020304, .version = NET_VERSION,
+			     .type = (uint16_t)type, .pid = 42, .tuple = t };
 
 	memcpy(m.magic, "rdmashim", 8);
 	for (int i = in ? get8(in) & 3 : 0; i > 0; i--)
@@ -79,7 +81,8 @@ static void with_syn(struct ctl_msg *m)
 
 static void say(unsigned type, uint32_t index, uint32_t epoch, uint64_t off)
 {
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index, .epoch = epoch, .off = off, .tuple = t };
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
+			     .index = index, .epoch = epoch, .off = off, .tuple = t };
 
 	if (type == CTL_BOUND)
 		with_syn(&m);
@@ -100,18 +103,22 @@ static socklen_t name_(struct sockaddr_un *un)
 /* Calls the port. `pass`: by a datagram to the name, as who holds the port would. */
 static void ring_up(bool pass, struct input *in)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct linger reset = { 1, 0 };
-	struct timeval patience = { 0, 50000 };	/* where nobody accepts the queue is full after a few */
+	struct timeval patience = { 0, 50000 };	/* where nobody accepts the queue is full after a
+						 * few */
 
 	if (call >= 0)
 		return;
 	if (pass) {
 		union { char b[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
-		struct net_msg m = { .order = 0x01020304, .version = NET_VERSION, .type = 1, .tuple = t };
+		struct net_msg m = { .order = 0x01020304, .version = NET_VERSION, .type = 1,
+				     .tuple = t };
 		struct iovec iov = { &m, sizeof m };
 		struct sockaddr_un un;
-		struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof c.b };
+		struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1,
+				    .msg_control = c.b, .msg_controllen = sizeof c.b };
 		struct sockaddr_in peer;
 		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
 		int theirs, d = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -122,7 +129,8 @@ static void ring_up(bool pass, struct input *in)
 		iov.iov_len -= in ? get8(in) % 9 == 8 : 0;
 		h.msg_namelen = name_(&un);
 		tcp_pair(true, &theirs, &call, &peer);
-		*cm = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int)) };
+		*cm = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+					.cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(cm), in && get8(in) & 1 ? &d : &theirs, sizeof(int));
 		sendmsg(d, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
 		close(d);
@@ -175,7 +183,8 @@ static void genuine(void)
 			setsockopt(call, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 		got_n = 0;
 	}
-	while (call >= 0 && recv(call, &m, sizeof m, MSG_DONTWAIT | MSG_PEEK) == sizeof m && !memcmp(m.magic, "rdmashim", 8)) {
+	while (call >= 0 && recv(call, &m, sizeof m, MSG_DONTWAIT | MSG_PEEK) == sizeof m &&
+	       !memcmp(m.magic, "rdmashim", 8)) {
 		if (recv(call, &m, sizeof m, MSG_DONTWAIT) < 0)
 			return;
 		if (m.type == 1)
@@ -185,7 +194,8 @@ static void genuine(void)
 			say(CTL_HELLO, 2, 0, 4096);
 		}
 	}
-	while (call >= 0 && (n = recv(call, (char *)&got + got_n, sizeof got - got_n, MSG_DONTWAIT)) > 0) {
+	while (call >= 0 &&
+	       (n = recv(call, (char *)&got + got_n, sizeof got - got_n, MSG_DONTWAIT)) > 0) {
 		got_n += (size_t)n;
 		if (got_n < sizeof got)
 			continue;
@@ -241,8 +251,10 @@ static void record(struct input *in)
 
 	if (e->rq_head == e->rq_tail)
 		return;
-	*r = (struct rc_rec){ .slot = (uint16_t)(k & 1 ? slot : k & 2 ? RC_NO_SLOT : get(in, 2)), .life = (uint16_t)(k & 4 ? get(in, 2) : life),
-			      .len = get8(in), .acked = (uint32_t)(k & 8 ? get(in, 4) : get8(in)), .final = RING_NO_FINAL };
+	*r = (struct rc_rec){ .slot = (uint16_t)(k & 1 ? slot : k & 2 ? RC_NO_SLOT : get(in, 2)),
+			      .life = (uint16_t)(k & 4 ? get(in, 2) : life),
+			      .len = get8(in), .acked = (uint32_t)(k & 8 ? get(in, 4) : get8(in)),
+				      .final = RING_NO_FINAL };
 	r->wr = get_offset(in, r->len);
 	r->rd = get_offset(in, 0);
 	if (k & 16)
@@ -252,7 +264,8 @@ static void record(struct input *in)
 		n = RC_REC_MAX;
 	memcpy((void *)(uintptr_t)w->sg_list->addr, raw, n);
 	e->rq_head++;
-	fake_wc(e, w->wr_id, (k & 192) == 192 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS, k & 64 && k & 32 ? (uint32_t)get(in, 3) : n);
+	fake_wc(e, w->wr_id, (k & 192) == 192 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS,
+		k & 64 && k & 32 ? (uint32_t)get(in, 3) : n);
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		wire_ready(i);
 }
@@ -294,7 +307,8 @@ static void step(struct input *in)
 	switch (op & 15) {
 	case 0: net_say(get8(in) % 6, in); break;
 	case 1:
-		m = (struct ctl_msg){ .type = get8(in) & 15, .version = CTL_VERSION, .slot = slot, .epoch = life, .tuple = t };
+		m = (struct ctl_msg){ .type = get8(in) & 15, .version = CTL_VERSION, .slot = slot,
+				      .epoch = life, .tuple = t };
 		m.index = get8(in);
 		m.off = get_offset(in, 4096);
 		if (m.type == CTL_BOUND)
@@ -334,7 +348,8 @@ static void step(struct input *in)
 
 static void listen_at_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int one = 1;
 
 	port_listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -410,7 +425,10 @@ static const struct policy *parse(const char *file)
 	struct policy *p;
 	struct policy_error err;
 
-	snprintf(conf, sizeof conf, "earn_bytes 0\nearn_rounds 0\nspin 0\ndiscovery_port %u\nrdma_ring 4096\nrdma_streams 2\nrdma_retry 10ms\n%s\nuse rdma both *:*\n", port, file);
+	snprintf(conf, sizeof conf,
+		 "earn_bytes 0\nearn_rounds 0\nspin 0\ndiscovery_port %u\nrdma_ring "
+		 "4096\nrdma_streams 2\nrdma_retry 10ms\n%s\nuse rdma both *:*\n",
+		 port, file);
 	if (policy_parse(conf, strlen(conf), "fuzz", &p, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		abort();
@@ -428,7 +446,8 @@ static void first(void)
 	int f;
 
 	port = (uint16_t)(20000 + getpid() % 10000);
-	snprintf(file, sizeof file, "%s/fuzz-net-key.%d", getenv("FUZZ_TMP") ? getenv("FUZZ_TMP") : "/tmp", getpid());
+	snprintf(file, sizeof file, "%s/fuzz-net-key.%d",
+		 getenv("FUZZ_TMP") ? getenv("FUZZ_TMP") : "/tmp", getpid());
 	f = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (f < 0 || write(f, "sixteen bytes or more of a secret", 33) != 33)
 		abort();

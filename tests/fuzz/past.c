@@ -3,8 +3,11 @@
  * connection went through, as text and as JSON, which can be read again, with as many events as
  * were read.
  *
- * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c tools/rdmastat/ground/rdmastat_past.c
- * LINK: tools/rdmastat/ground/rdmastat_place.c tools/rdmastat/ground/rdmastat_json.c tools/rdmastat/ground/rdmastat_text.c tools/rdmastat/ground/rdmastat_table.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c
+ * LINK: tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c
+ * LINK: tools/rdmastat/ground/statfile_user.c tools/rdmastat/ground/rdmastat_past.c
+ * LINK: tools/rdmastat/ground/rdmastat_place.c tools/rdmastat/ground/rdmastat_json.c
+ * LINK: tools/rdmastat/ground/rdmastat_text.c tools/rdmastat/ground/rdmastat_table.c
  * LIBS: -ljson-c -lm
  */
 #include "counter.h"

@@ -1,6 +1,7 @@
 /*
- * policy.c - any text as a policy file; what is accepted must answer for every kind of address. Behind a form feed the text goes on
- * as another file, /etc/b, then /etc/c and so on, for includes.
+ * policy.c - any text as a policy file; what is accepted must answer for every kind of address.
+ * Behind a form feed the text goes on as another file, /etc/b, then /etc/c and so on, for
+ * includes.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,12 +23,16 @@ struct input {
 
 static void decide(const struct policy *p, uint16_t port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(0x0a000001) };
-	struct sockaddr_in6 b = { .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr.s6_addr = { 0x20, 1, 0xd, 0xb8 } };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(0x0a000001) };
+	struct sockaddr_in6 b = { .sin6_family = AF_INET6, .sin6_port = htons(port),
+				  .sin6_addr.s6_addr = { 0x20, 1, 0xd, 0xb8 } };
 	struct policy_decision d;
 
-	policy_decide(p, "redis-server", ROLE_SERVER, (struct sockaddr *)&a, (struct sockaddr *)&a, &d);
-	if (!(d.paths & 1u << PATH_TCP) || memchr(d.file, 0, sizeof d.file) == NULL || !d.line != !*d.file)
+	policy_decide(p, "redis-server", ROLE_SERVER, (struct sockaddr *)&a, (struct sockaddr *)&a,
+		      &d);
+	if (!(d.paths & 1u << PATH_TCP) || memchr(d.file, 0, sizeof d.file) == NULL ||
+	    !d.line != !*d.file)
 		abort();
 	policy_decide(p, "a", ROLE_CLIENT, (struct sockaddr *)&b, (struct sockaddr *)&b, &d);
 	policy_trusts(p, (struct sockaddr *)&a);
@@ -52,8 +57,9 @@ static long read_file(const struct policy_source *src, const char *path, size_t 
 	return (long)len;
 }
 
-static int list_names(const struct policy_source *src, const char *dir, const char *pattern, char (*name)[POLICY_NAME],
-		      size_t max, char skipped[POLICY_NAME], struct trust *t)
+static int list_names(const struct policy_source *src, const char *dir, const char *pattern,
+		      char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME],
+		      struct trust *t)
 {
 	const struct input *in = src->arg;
 	int n = 0;
@@ -98,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	split((const char *)data, n, &in);
 	rc = policy_parse_from(&src, "/etc/a", &deps, &p, &err);
 	if (rc) {
-		if (!memchr(err.msg, 0, sizeof err.msg) || !*err.msg || !memchr(err.file, 0, sizeof err.file))
+		if (!memchr(err.msg, 0, sizeof err.msg) || !*err.msg ||
+		    !memchr(err.file, 0, sizeof err.file))
 			abort();	/* a refusal says why */
 		return 0;
 	}

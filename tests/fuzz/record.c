@@ -1,6 +1,7 @@
 /*
- * record.c - records that come over a queue pair, and the token of a connection request: any bytes from another host.
- * The objects are compiled into this file, for what they keep to themselves.
+ * record.c - records that come over a queue pair, and the token of a connection request: any
+ * bytes from another host. The objects are compiled into this file, for what they keep to
+ * themselves.
  *
  * LINK: rdma/shm/segment.c rdma/verbs/verbs.c shim/base/procfs.c
  */
@@ -38,7 +39,8 @@ static void token(const uint8_t *d, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
 	static struct segment a;
-	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .busy = no_death, .watch = no_watch };
+	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .busy = no_death,
+					     .watch = no_watch };
 	static struct rc *rc;
 	static uint8_t *large;
 	int fd;
@@ -53,13 +55,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	}
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		segment_slot_reset(&a, i);
-		rc->slot[i] = (struct rc_slot){ .bound = i != 3, .life = (uint16_t)i, .rx = { ring_of(rc, i, 1), a.ring_size, NULL } };
+		rc->slot[i] = (struct rc_slot){ .bound = i != 3, .life = (uint16_t)i,
+						.rx = { ring_of(rc, i, 1), a.ring_size, NULL } };
 	}
 	rc->slot[1].large_rx = (struct rc_ring){ large, LARGE, NULL };
 	rc->dead = true;		/* there is no device to post to */
 	rc->sent = 8;
 	rc->peer_acked = 0;
-	while (n > 1) {			/* a length, then a record of that many bytes, where nothing else is */
+	while (n > 1) {			/* a length, then a record of that many bytes, where
+					 * nothing else is */
 		uint32_t len = (uint32_t)(d[0] | (d[1] & 3) << 8);
 		struct rc_rec *r;
 

@@ -1,8 +1,9 @@
 /*
- * ring.c - a lying peer in the shared memory. The input is a header with which the segment is attached, then a list of steps:
- * the peer writes into the slot table, the cursors and the masks, and our halves read, write and ring. While all that
- * goes on, a thread writes into the cursors without end, so that what was checked and what is used may differ.
- * The rings lie between pages that nobody may touch.
+ * ring.c - a lying peer in the shared memory. The input is a header with which the segment is
+ * attached, then a list of steps: the peer writes into the slot table, the cursors and the
+ * masks, and our halves read, write and ring. While all that goes on, a thread writes into the
+ * cursors without end, so that what was checked and what is used may differ. The rings lie
+ * between pages that nobody may touch.
  *
  * LINK: rdma/shm/segment.c
  */
@@ -61,10 +62,13 @@ static void *liar(void *arg)
 			x ^= x << 13;
 			x ^= x >> 7;
 			x ^= x << 17;
-			atomic_store_explicit(x & 1 ? &s->rd : &s->wr, x & 2 ? x : x % (2 * RING), memory_order_relaxed);
+			atomic_store_explicit(x & 1 ? &s->rd : &s->wr, x & 2 ? x : x % (2 * RING),
+					      memory_order_relaxed);
 			atomic_store_explicit(&s->final, x, memory_order_relaxed);
-			atomic_store_explicit(&s->large, x & 4 ? RING << (x >> 62) : 0, memory_order_relaxed);
-			atomic_store_explicit(&s->large_from, x & 8 ? x : x % (2 * RING), memory_order_relaxed);
+			atomic_store_explicit(&s->large, x & 4 ? RING << (x >> 62) : 0,
+					      memory_order_relaxed);
+			atomic_store_explicit(&s->large_from, x & 8 ? x : x % (2 * RING),
+					      memory_order_relaxed);
 			atomic_store_explicit(&a.side[0].armed, x, memory_order_relaxed);
 		}
 		pthread_mutex_unlock(&lock);
@@ -86,7 +90,8 @@ static void attach(const struct segment_header *h)
 	if (!segment_attach(&b, fd)) {
 		if ((uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size > size)
 			abort();
-		b.base[(uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size - 1] = 1;	/* the last byte of all */
+		/* the last byte of all */
+		b.base[(uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size - 1] = 1;
 		segment_unmap(&b);
 	}
 out:
@@ -101,7 +106,8 @@ static int receive(struct ring_rx *rx, uint8_t *buf, size_t want)
 	if (ring_rx_refresh(rx))
 		return -1;		/* the connection is reset */
 	got = ring_rx_avail(rx);
-	if (got > rx->size + (rx->rd < rx->old_to ? rx->old_to - rx->rd : 0) || (rx->rd < rx->old_to && rx->old_to - rx->rd > rx->old_size))
+	if (got > rx->size + (rx->rd < rx->old_to ? rx->old_to - rx->rd : 0) ||
+	    (rx->rd < rx->old_to && rx->old_to - rx->rd > rx->old_size))
 		abort();
 	if (got > want)
 		got = want;
@@ -151,13 +157,21 @@ static void steps(const uint8_t *d, size_t n)
 		memcpy(&v, d + 2, 8);
 		switch (d[0] & 7) {
 		case 0: atomic_store(&rx.sh->wr, v); break;
-		case 1: atomic_store(&rx.sh->large_from, d[1] & 2 ? rx.wr + v % 100 : rx.rd); atomic_store(&rx.sh->large, d[1] & 1 ? RING << (d[1] >> 6) : d[1]); atomic_store(&rx.sh->wr, rx.rd + v % (LARGE + 2)); break;
+		case 1:
+			atomic_store(&rx.sh->large_from, d[1] & 2 ? rx.wr + v % 100 : rx.rd);
+			atomic_store(&rx.sh->large, d[1] & 1 ? RING << (d[1] >> 6) : d[1]);
+			atomic_store(&rx.sh->wr, rx.rd + v % (LARGE + 2));
+			break;
 		case 2: atomic_store(&tx.sh->rd, v); break;
 		case 3: atomic_store(&tx.sh->rd, tx.rd + v % (LARGE + 2)); break;
 		case 4: ((uint8_t *)&a.slot[0])[v % sizeof(struct segment_slot)] = d[1]; break;
 		case 5: if (receive(&rx, buf, v % sizeof buf)) return; break;
 		case 6: if (transmit(&tx, buf, v % sizeof buf)) return; break;
-		case 7: if (tx.size < LARGE && (tx.rd == tx.wr || tx.buf != tx.large) && d[1] & 1) ring_tx_enlarge(&tx, 2 * tx.size); segment_notify(&a, SLOT); break;
+		case 7:
+			if (tx.size < LARGE && (tx.rd == tx.wr || tx.buf != tx.large) && d[1] & 1)
+				ring_tx_enlarge(&tx, 2 * tx.size);
+			segment_notify(&a, SLOT);
+			break;
 		}
 	}
 }
@@ -175,7 +189,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 		memcpy(&h, d, sizeof h);
 		attach(&h);
 	}
-	if (n && d[n - 1] & 2)		/* half of the inputs without the other thread, so that they can be told again */
+	if (n && d[n - 1] & 2)		/* half of the inputs without the other thread, so that
+					 * they can be told again */
 		pthread_mutex_lock(&lock);
 	steps(d, n);
 	if (n && d[n - 1] & 2)

@@ -1,8 +1,10 @@
 /*
- * stat.c - any bytes as a counter file, as rdmastat reads it. The input is laid over a file of the right shape, so that
- * the checks behind the header are reached.
+ * stat.c - any bytes as a counter file, as rdmastat reads it. The input is laid over a file of
+ * the right shape, so that the checks behind the header are reached.
  *
- * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c
+ * LINK: tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c
+ * LINK: tools/rdmastat/ground/statfile_user.c
  */
 #include "counter.h"
 
@@ -32,7 +34,8 @@ static void look(struct stat_proc *p)
 			abort();
 	}
 	for (size_t i = 0; i < p->nconns; i++)
-		if (p->conns[i].reason >= REASON_COUNT || p->conns[i].tx_path >= PATH_KINDS || p->conns[i].rx_path >= PATH_KINDS)
+		if (p->conns[i].reason >= REASON_COUNT || p->conns[i].tx_path >= PATH_KINDS ||
+		    p->conns[i].rx_path >= PATH_KINDS)
 			abort();
 }
 

@@ -1,7 +1,8 @@
 /*
- * world.h - the library inside a fuzz target: all of it but the wrappers, which would take libc's names away from
- * the fuzzer, and the background thread, whose rounds the target makes itself by pump(). The clock stands
- * under the target's hand (`skew`, by the linker's --wrap), so that time limits cost no time.
+ * world.h - the library inside a fuzz target: all of it but the wrappers, which would take
+ * libc's names away from the fuzzer, and the background thread, whose rounds the target makes
+ * itself by pump(). The clock stands under the target's hand (`skew`, by the linker's --wrap),
+ * so that time limits cost no time.
  *
  * A target that includes this has `LINK: SHIM` in its head, and the --wrap.
  */
@@ -132,19 +133,26 @@ static void left_behind(void)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) != LINK_FREE)
-			fprintf(stderr, "link %u: state %d, %u streams\n", i, atomic_load(&links[i].state), links[i].nstreams);
+			fprintf(stderr, "link %u: state %d, %u streams\n", i,
+				atomic_load(&links[i].state), links[i].nstreams);
 	for (uint32_t i = 0; i < streams_top(); i++) {
 		struct stream *s = stream_at(i);
 
 		if (atomic_load(&s->mode) != MODE_FREE)
-			fprintf(stderr, "stream %u: mode %d dead %d fd %d discovery %d link %d tx %d rx %d closing %d peer_gone %d unbind %d %d\n",
-				i, atomic_load(&s->mode), atomic_load(&s->dead), atomic_load(&s->fd), s->search.state, atomic_load(&s->link) != NULL,
-				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing, atomic_load(&s->peer_gone), s->fallback.unbind_sent, s->fallback.unbind_got);
+			fprintf(stderr,
+				"stream %u: mode %d dead %d fd %d discovery %d link %d tx %d rx %d "
+				"closing %d peer_gone %d unbind %d %d\n",
+				i, atomic_load(&s->mode), atomic_load(&s->dead),
+				atomic_load(&s->fd), s->search.state, atomic_load(&s->link) != NULL,
+				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing,
+				atomic_load(&s->peer_gone), s->fallback.unbind_sent,
+				s->fallback.unbind_got);
 	}
 	abort();
 }
 
-/* Everything has been closed: nothing may be left of it after the time that the library allows itself. */
+/* Everything has been closed: nothing may be left of it after the time that the library allows
+ * itself. */
 static __attribute__((unused)) void world_end(int low, int high)
 {
 	for (int i = 0; i < 40 && !all_gone(); i++) {
@@ -159,7 +167,8 @@ static __attribute__((unused)) void world_end(int low, int high)
 	if (!all_gone())
 		left_behind();
 	if ((low >= 0 && next_low() != low) || (high >= 0 && next_high() != high)) {
-		fprintf(stderr, "descriptors: next ones are %d and %d, were %d and %d\n", next_low(), next_high(), low, high);
+		fprintf(stderr, "descriptors: next ones are %d and %d, were %d and %d\n",
+			next_low(), next_high(), low, high);
 		abort();
 	}
 }
@@ -192,7 +201,8 @@ static __attribute__((unused)) uint64_t get_offset(struct input *in, uint64_t ne
 
 /* ---- TCP: two connected sockets, ours and the peer's */
 
-/* A network of our own, where that is permitted: many of these processes would use up the ports of one. */
+/* A network of our own, where that is permitted: many of these processes would use up the ports
+ * of one. */
 static __attribute__((unused)) void own_network(void)
 {
 	struct ifreq r = { .ifr_name = "lo" };
@@ -210,7 +220,8 @@ static __attribute__((unused)) void own_network(void)
 static int listener = -1;
 static struct sockaddr_in listen_at_;
 
-static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *theirs, struct sockaddr_in *peer)
+static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *theirs,
+					     struct sockaddr_in *peer)
 {
 	struct linger reset = { 1, 0 };
 	socklen_t len = sizeof listen_at_;
@@ -225,8 +236,10 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 		own_network();
 		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		identity_save_syn(listener);
-		listen_at_ = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-		if (bind(listener, (void *)&listen_at_, len) || listen(listener, 8) || getsockname(listener, (void *)&listen_at_, &len))
+		listen_at_ = (struct sockaddr_in){ .sin_family = AF_INET,
+						   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		if (bind(listener, (void *)&listen_at_, len) || listen(listener, 8) ||
+		    getsockname(listener, (void *)&listen_at_, &len))
 			abort();
 	}
 	a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -245,13 +258,16 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 		*peer = listen_at_;
 	fcntl(a, F_SETFL, O_NONBLOCK);
 	fcntl(b, F_SETFL, O_NONBLOCK);
-	setsockopt(*theirs, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);	/* no TIME-WAIT: ports are few */
+	/* no TIME-WAIT: ports are few */
+	setsockopt(*theirs, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
 /* Our stream on it, as the wrappers make it. */
-static __attribute__((unused)) struct stream *make_stream(bool we_accept, int fd, const struct sockaddr_in *peer)
+static __attribute__((unused)) struct stream *make_stream(bool we_accept, int fd,
+							  const struct sockaddr_in *peer)
 {
-	struct stream *s = stream_new(fd, we_accept ? ROLE_SERVER : ROLE_CLIENT, true, we_accept ? (const void *)peer : NULL);
+	struct stream *s = stream_new(fd, we_accept ? ROLE_SERVER : ROLE_CLIENT, true,
+				      we_accept ? (const void *)peer : NULL);
 
 	if (!s)
 		abort();

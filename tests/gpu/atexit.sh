@@ -46,7 +46,8 @@ export STANDIN_DELAY=20 NOTED=$TMP/noted
 PRELOAD=$TMP/libnoted.so:$PRELOAD
 policy "device eager" "device_memory 64M" "earn_bytes 0" "overflow 10s" "log_level 3"
 begin_mode both
-STANDIN_DEVICES=2 gated "$B/gpu/pipe" stream 1048576 60 pinned || fail "$(tail -n 3 "$TMP/client.log")"
+STANDIN_DEVICES=2 gated "$B/gpu/pipe" stream 1048576 60 pinned ||
+	fail "$(tail -n 3 "$TMP/client.log")"
 [[ -s $NOTED ]] || fail "nothing was registered"
 say "registered: $(sort "$NOTED" | uniq -c | xargs)"
 if grep -q inside "$NOTED"; then fail "one inside of a send or a receive"; fi

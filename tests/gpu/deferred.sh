@@ -1,16 +1,22 @@
 #!/bin/bash
-# The lazy GPU path on the stand-in driver: whoever looks at a buffer finds its bytes, whether its pages were hidden or not; random
-# programs, with and without device memory that can be mapped; and without the privilege that it needs, the eager GPU path.
+# The lazy GPU path on the stand-in driver: whoever looks at a buffer finds its bytes, whether its
+# pages were hidden or not; random programs, with and without device memory that can be mapped;
+# and without the privilege that it needs, the eager GPU path.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=60
-lines=("device lazy" "force_defer on" "device_memory 16M" "earn_bytes 0" "overflow 10s" "log_level 3")
+lines=("device lazy" "force_defer on" "device_memory 16M" "earn_bytes 0" "overflow 10s" \
+	"log_level 3")
 
-deferred() { sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/shim.$MODE" | awk '{ n += $1 } END { print n + 0 }'; }
+deferred() {
+	sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' \
+		"$TMP/shim.$MODE" | awk '{ n += $1 } END { print n + 0 }'
+}
 
 # quiet CMD...: all scenes are right.
 quiet() {
-	run_with shim timeout 60 "$@" >"$OUT" 2>"$TMP/client.log" || fail "status $?: $(grep -v '^ok' "$OUT") $(cat "$TMP/client.log")"
+	run_with shim timeout 60 "$@" >"$OUT" 2>"$TMP/client.log" ||
+		fail "status $?: $(grep -v '^ok' "$OUT") $(cat "$TMP/client.log")"
 	[[ ! -s $TMP/client.log ]] || fail "$(cat "$TMP/client.log")"
 }
 
@@ -20,7 +26,8 @@ run_with none timeout 60 "$B/gpu/veils" >"$OUT" || fail "bare: $(grep -v '^ok' "
 begin_mode veils
 policy "${lines[@]}"
 if ! run_with shim timeout 60 "$B/gpu/veils" load >"$OUT" 2>&1; then fail "$(cat "$OUT")"; fi
-! grep -q "nothing is deferred" "$TMP/shim.$MODE" || skip "no userfaultfd for accesses by the kernel here (CAP_SYS_PTRACE)"
+! grep -q "nothing is deferred" "$TMP/shim.$MODE" ||
+	skip "no userfaultfd for accesses by the kernel here (CAP_SYS_PTRACE)"
 quiet env DEFERRED=1 "$B/gpu/veils"
 say "$(grep -c '^ok' "$OUT") scenes, $(deferred) deferred"
 begin_mode lane
@@ -78,10 +85,12 @@ FAR=plain gated "$B/gpu/pair" linked 60 $seed || fail "seed $seed: $(tail -n 3 "
 say "seed $seed: $(tail -n 1 "$OUT"), $(deferred) deferred"
 begin_mode hidden
 seed=$((RANDOM + 1))
-STANDIN_NO_IPC=1 gated "$B/gpu/pair" linked 60 $seed || fail "seed $seed: $(tail -n 3 "$TMP/client.log")"
+STANDIN_NO_IPC=1 gated "$B/gpu/pair" linked 60 $seed ||
+	fail "seed $seed: $(tail -n 3 "$TMP/client.log")"
 say "seed $seed: $(tail -n 1 "$OUT"), $(deferred) deferred"
 
 begin_mode unprivileged
-run_with shim setpriv --bounding-set=-sys_ptrace timeout 60 "$B/gpu/veils" >"$OUT" 2>&1 || fail "$(grep -v '^ok' "$OUT")"
+run_with shim setpriv --bounding-set=-sys_ptrace timeout 60 "$B/gpu/veils" >"$OUT" 2>&1 ||
+	fail "$(grep -v '^ok' "$OUT")"
 grep -q "nothing is deferred" "$TMP/shim.$MODE" || fail "no word of what is not permitted"
 exit 0

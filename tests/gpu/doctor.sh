@@ -1,6 +1,7 @@
 #!/bin/bash
-# rdmastat doctor on the hooks of the CUDA driver, with the stand-in for it: all ways proved and copies fired through them; one that another
-# library takes first is named; a device that cannot be used; no driver, no word.
+# rdmastat doctor on the hooks of the CUDA driver, with the stand-in for it: all ways proved and
+# copies fired through them; one that another library takes first is named; a device that cannot
+# be used; no driver, no word.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 begin_mode both
@@ -21,7 +22,8 @@ says '^(ok   GPU path +possible here; off by the policy|none GPU path)'
 [[ -z $(ls "$TMPDIR") ]] || fail "it left something behind: $(ls "$TMPDIR")"
 
 # another library before ours: the symbol is its, and so is what dlsym() finds
-echo 'int cuMemcpyDtoH_v2(void *d, unsigned long long s, unsigned long n) { return 1; }' | gcc -shared -fPIC -w -x c - -o "$TMP/other.so" || fail "gcc"
+echo 'int cuMemcpyDtoH_v2(void *d, unsigned long long s, unsigned long n) { return 1; }' |
+	gcc -shared -fPIC -w -x c - -o "$TMP/other.so" || fail "gcc"
 LD_PRELOAD=$TMP/other.so "$TMP/rdmastat" doctor --lib "$SHIM" >"$TMP/text" 2>&1
 (($? == 4)) || fail "no failure: $(cat "$TMP/text")"
 says '^FAIL gpu hooks +[0-9]+ of [0-9]+ ways .*; not cuMemcpyDtoH_v2 as a symbol: no GPU path'
@@ -34,5 +36,6 @@ STANDIN_MEM=1000 doctor
 says '^FAIL gpu copies +.*device 0 cannot be used: CUDA error'
 
 LD_LIBRARY_PATH='' doctor
-grep -q ' gpu hooks\| gpu copies\| GPU path' "$TMP/text" && [[ ! -e /proc/driver/nvidia/version ]] && fail "$(cat "$TMP/text")"
+grep -q ' gpu hooks\| gpu copies\| GPU path' "$TMP/text" &&
+	[[ ! -e /proc/driver/nvidia/version ]] && fail "$(cat "$TMP/text")"
 exit 0

@@ -48,14 +48,18 @@ static void by_dlsym(void *h)
 
 static void by_address(void *h, int form, unsigned long flags)
 {
-	int (*get1)(const char *, void **, int, uint64_t) = (int (*)(const char *, void **, int, uint64_t))dlsym(h, "cuGetProcAddress");
-	int (*get2)(const char *, void **, int, uint64_t, int *) =
-		(int (*)(const char *, void **, int, uint64_t, int *))dlsym(h, "cuGetProcAddress_v2");
-	int status, old = flags ? 7000 : 3020;	/* as the runtime: of copies the oldest interface that is good for it */
+	int (*get1)(const char *, void **, int, uint64_t) =
+		(int (*)(const char *, void **, int, uint64_t))dlsym(h, "cuGetProcAddress");
+	int (*get2)(const char *, void **, int, uint64_t, int *) = (int (*)(
+		const char *, void **, int, uint64_t, int *))dlsym(h, "cuGetProcAddress_v2");
+	int status, old = flags ? 7000 : 3020;	/* as the runtime: of copies the oldest interface
+						 * that is good for it */
 	void *p;
 
-#define VERSION(name) (strncmp(#name, "cuMemcpyD", 9) && strncmp(#name, "cuMemcpyH", 9) && strcmp(#name, "cuCtxCreate") ? 12050 : old)
-#define GET(name) (form == 1 ? get1(#name, &p, 11030, flags) : get2(#name, &p, VERSION(name), flags, &status)) ? NULL : p
+#define VERSION(name) (strncmp(#name, "cuMemcpyD", 9) && strncmp(#name, "cuMemcpyH", 9) && \
+	strcmp(#name, "cuCtxCreate") ? 12050 : old)
+#define GET(name) (form == 1 ? get1(#name, &p, 11030, flags) : get2(#name, &p, VERSION(name), \
+	flags, &status)) ? NULL : p
 #define F(name, v, params) d.name = GET(name);
 #define S(name, v, tv, params) d.name = GET(name);
 	DRV_CALLS
@@ -77,11 +81,13 @@ void drv_open(const char *how)
 	CK(d.cuInit(0));
 }
 
-/* The symbols that DT_GNU_HASH tells of are the last ones of the table, up to the end of the longest chain. */
+/* The symbols that DT_GNU_HASH tells of are the last ones of the table, up to the end of the
+ * longest chain. */
 static uint32_t symbols(const uint32_t *hash)
 {
 	uint32_t buckets = hash[0], first = hash[1], last = 0;
-	const uint32_t *bucket = hash + 4 + (size_t)hash[2] * (sizeof(ElfW(Addr)) / 4), *chain = bucket + buckets;
+	const uint32_t *bucket = hash + 4 + (size_t)hash[2] * (sizeof(ElfW(Addr)) / 4),
+		       *chain = bucket + buckets;
 
 	for (uint32_t i = 0; i < buckets; i++)
 		last = bucket[i] > last ? bucket[i] : last;
@@ -134,15 +140,15 @@ void drv_gate(void)
 
 /* ---- a kernel ---- */
 
-static const char ptx[] =
-	".version 7.0\n.target sm_75\n.address_size 64\n"
-	".visible .entry fill(.param .u64 p, .param .u32 v, .param .u32 n)\n{\n"
-	".reg .pred %p1; .reg .b32 %r<8>; .reg .b64 %rd<6>;\n"
-	"ld.param.u64 %rd1,[p]; ld.param.u32 %r1,[v]; ld.param.u32 %r2,[n];\n"
-	"mov.u32 %r3,%ctaid.x; mov.u32 %r4,%ntid.x; mov.u32 %r5,%tid.x; mad.lo.s32 %r6,%r3,%r4,%r5;\n"
-	"setp.ge.u32 %p1,%r6,%r2; @%p1 bra DONE;\n"
-	"cvt.u64.u32 %rd2,%r6; add.u64 %rd3,%rd1,%rd2; st.global.u8 [%rd3],%r1;\n"
-	"DONE: ret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+			  ".visible .entry fill(.param .u64 p, .param .u32 v, .param .u32 n)\n{\n"
+			  ".reg .pred %p1; .reg .b32 %r<8>; .reg .b64 %rd<6>;\n"
+			  "ld.param.u64 %rd1,[p]; ld.param.u32 %r1,[v]; ld.param.u32 %r2,[n];\n"
+			  "mov.u32 %r3,%ctaid.x; mov.u32 %r4,%ntid.x; mov.u32 %r5,%tid.x; "
+			  "mad.lo.s32 %r6,%r3,%r4,%r5;\n"
+			  "setp.ge.u32 %p1,%r6,%r2; @%p1 bra DONE;\n"
+			  "cvt.u64.u32 %rd2,%r6; add.u64 %rd3,%rd1,%rd2; st.global.u8 [%rd3],%r1;\n"
+			  "DONE: ret;\n}\n";
 
 static void cpu_fill(void **params)
 {
@@ -160,7 +166,8 @@ void drv_fill(void *p, unsigned char v, unsigned n, CUstream st)
 		asked = 1;
 	}
 	if (dma) {
-		void *params[] = { dma(p), (void *)(uintptr_t)(0x100 | v), (void *)(uintptr_t)n, NULL };
+		void *params[] = { dma(p), (void *)(uintptr_t)(0x100 | v), (void *)(uintptr_t)n,
+				   NULL };
 
 		CK(d.cuLaunchKernel((void *)cpu_fill, 1, 1, 1, 1, 1, 1, 0, st, params, NULL));
 	} else {
@@ -169,9 +176,11 @@ void drv_fill(void *p, unsigned char v, unsigned n, CUstream st)
 
 		if (!fn) {
 			void *h = dlopen("libcuda.so.1", RTLD_NOW), *mod;
-			int (*load)(void **, const void *) = (int (*)(void **, const void *))need("module", dlsym(h, "cuModuleLoadData"));
+			int (*load)(void **, const void *) = (int (*)(void **, const void *))need(
+				"module", dlsym(h, "cuModuleLoadData"));
 			int (*get)(void **, void *, const char *) =
-				(int (*)(void **, void *, const char *))need("function", dlsym(h, "cuModuleGetFunction"));
+				(int (*)(void **, void *, const char *))need(
+					"function", dlsym(h, "cuModuleGetFunction"));
 
 			CK(load(&mod, ptx));
 			CK(get(&fn, mod, "fill"));

@@ -1,9 +1,10 @@
 /*
- * drv.h - the driver's functions for test programs, got in one of the ways in which programs get them:
- *	linked    symbols of libcuda
- *	dlsym     dlopen() and dlsym(), as ctypes
- *	address   cuGetProcAddress by dlsym(), as the CUDA runtime; address1 its older form
- *	thread    as address, with the per-thread meaning of stream 0
+ * drv.h - the driver's functions for test programs, got in one of the ways in which programs get
+ * them:
+ * 	linked    symbols of libcuda
+ * 	dlsym     dlopen() and dlsym(), as ctypes
+ * 	address   cuGetProcAddress by dlsym(), as the CUDA runtime; address1 its older form
+ * 	thread    as address, with the per-thread meaning of stream 0
  */
 #ifndef DRV_H
 #define DRV_H
@@ -51,8 +52,10 @@ typedef struct { char b[64]; } drv_handle;
 	S(cuMemcpy2DAsync, _v2, _v2_ptsz, (const struct standin_2d *, CUstream)) \
 	S(cuMemsetD8, _v2, _v2_ptds, (CUdeviceptr, unsigned char, size_t)) \
 	S(cuMemsetD8Async,, _ptsz, (CUdeviceptr, unsigned char, size_t, CUstream)) \
-	S(cuMemsetD2D8Async,, _ptsz, (CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream)) \
-	S(cuLaunchKernel,, _ptsz, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **))
+	S(cuMemsetD2D8Async,, _ptsz, (CUdeviceptr, size_t, unsigned char, size_t, size_t, \
+		CUstream)) \
+	S(cuLaunchKernel,, _ptsz, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, \
+		unsigned, unsigned, CUstream, void **, void **))
 
 struct drv {
 #define F(name, v, params) int (*name) params;
@@ -64,11 +67,13 @@ struct drv {
 extern struct drv d;
 
 void drv_open(const char *how);
-/* The driver's own entries, read from its symbol table: whoever stands before symbols and dlsym() is passed by. After drv_open(). */
+/* The driver's own entries, read from its symbol table: whoever stands before symbols and
+ * dlsym() is passed by. After drv_open(). */
 void drv_past(struct drv *ret);
 /* Waits until there is a file $GATE, if that is set. */
 void drv_gate(void);
-/* Where both ends of the connection are: $ADDRESS, an IPv4 address of this host, else its loopback. Network order. */
+/* Where both ends of the connection are: $ADDRESS, an IPv4 address of this host, else its
+ * loopback. Network order. */
 uint32_t drv_address(void);
 /* Fills n bytes at p (device memory or pinned) by a kernel. */
 void drv_fill(void *p, unsigned char v, unsigned n, CUstream st);

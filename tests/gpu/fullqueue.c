@@ -27,7 +27,8 @@ extern char **environ;
 #define SIZE (1u << 20)
 #define BLOCKS 20		/* after which the buffer is mostly known to be sent ... */
 #define BLOCKS_MOST 2000	/* ... and at the latest */
-#define PLAIN  100		/* what the first block of the dialogue holds; others before it hold less */
+/* what the first block of the dialogue holds; others before it hold less */
+#define PLAIN  100
 static CUdeviceptr dev, other;
 static char *buf, *plain, *check;
 static CUcontext ctx;

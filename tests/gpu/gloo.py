@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # gloo.py - torch.distributed with the gloo backend on CUDA tensors, two ranks over lo.
 #	gloo.py bench MIB COUNT	[nccl]	GB/s of broadcast and allreduce; or with the nccl backend
-#	gloo.py check			broadcast, scatter, gather, allgather, alltoall, allreduce of every dtype against the CPU's
+#	gloo.py check			broadcast, scatter, gather, allgather, alltoall, allreduce
+#					of every dtype against the CPU's
 import os, subprocess, sys, time
 
 if "RANK" not in os.environ:
-    env = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("PORT", "29511"), GLOO_SOCKET_IFNAME="lo")
+    env = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+               MASTER_PORT=os.environ.get("PORT", "29511"), GLOO_SOCKET_IFNAME="lo")
     p = [subprocess.Popen([sys.executable] + sys.argv, env=dict(env, RANK=str(r))) for r in (0, 1)]
     sys.exit(max(abs(x.wait()) for x in p))
 
@@ -41,8 +43,9 @@ else:
         if not torch.equal(got.cpu(), want):
             bad += 1
             print("rank", rank, what, got.dtype, got.numel(), "differs")
-    # As a training job does: the same tensor over and over, with other values each time. Here the GPU path learns; later sizes hardly repeat, sums are written where was
-    # copied to, and what was learned of a place is given up for longer and longer.
+    # As a training job does: the same tensor over and over, with other values each time. Here the
+    # GPU path learns; later sizes hardly repeat, sums are written where was copied to, and what
+    # was learned of a place is given up for longer and longer.
     x = torch.empty(2000000, device=dev)
     for rnd in range(24):
         want = torch.rand(2000000, generator=torch.Generator().manual_seed(rnd))
@@ -50,7 +53,8 @@ else:
             x.copy_(want)
         dist.broadcast(x, rnd // 12)
         same("broadcast again", x, want)
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64):
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8,
+                  torch.uint8, torch.int32, torch.int64):
         for n in (1000, 300000, 2000000):
             for rnd in range(3):
                 g = torch.Generator().manual_seed(n + rnd)
@@ -71,7 +75,8 @@ else:
                     half = n // 2 * 2
                     x = torch.empty(half, dtype=dtype, device=dev)
                     dist.all_to_all_single(x, mine[:half].contiguous())
-                    same("alltoall", x, torch.cat([w[:half][rank * half // 2:(rank + 1) * half // 2] for w in whole[:2]]))
+                    same("alltoall", x, torch.cat([w[:half][rank * half // 2:(rank + 1) * half // 2]
+                                                   for w in whole[:2]]))
     print("rank %d: %d differences" % (rank, bad))
     sys.exit(bad != 0)
 dist.destroy_process_group()

@@ -1,9 +1,11 @@
 /*
- * lasting.c - a sender whose receiver is stopped in the middle of a take from its device (STANDIN_STALL): it may not be held for ever, and what
- * its other threads do meanwhile is done. What arrives is what was sent, in order, and ends as TCP would have it.
+ * lasting.c - a sender whose receiver is stopped in the middle of a take from its device
+ * (STANDIN_STALL): it may not be held for ever, and what its other threads do meanwhile is done.
+ * What arrives is what was sent, in order, and ends as TCP would have it.
  *
- *	lasting wait	the receiver goes on after longer than a take is waited for: all arrives
- *	lasting shut	another thread shuts the direction down, then the receiver goes on: what was sent before, then the end
+ * 	lasting wait	the receiver goes on after longer than a take is waited for: all arrives
+ * 	lasting shut	another thread shuts the direction down, then the receiver goes on:
+ * 			what was sent before, then the end
  *
  * Status 1: something else arrived, or an error in place of the end.
  */
@@ -53,7 +55,8 @@ static int receiver(void)
 	int blocks;
 
 	for (blocks = 0; r > 0; blocks++) {
-		for (got = 0; got < SIZE && (r = recv(fd, buf + got, SIZE - got, 0)) > 0; got += (size_t)r)
+		for (got = 0; got < SIZE && (r = recv(fd, buf + got, SIZE - got, 0)) > 0;
+		     got += (size_t)r)
 			;
 		memset(check, 1 + blocks, got);
 		if (memcmp(buf, check, got)) {
@@ -78,7 +81,8 @@ static void *meanwhile(void *file)
 	while (access(file, F_OK))
 		usleep(1000);
 	if (shuts) {
-		usleep(100000);		/* the sender has released its lock by then, or does after */
+		usleep(100000);		/* the sender has released its lock by then, or does
+					 * after */
 		shutdown(fd, SHUT_WR);
 	} else {
 		usleep(1500000);
@@ -130,7 +134,8 @@ int main(int argc, char **argv)
 		setup(1);
 		return receiver();
 	}
-	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len))
 		return 4;
 	snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
 	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ))

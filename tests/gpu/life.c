@@ -1,13 +1,19 @@
 /*
- * life.c - contexts that end, graphs, memory that is not there, devices that are hidden: under the staged pipe, on the stand-in
- * driver and on real GPUs. Every block is compared where it arrives, in the buffer and on the device.
+ * life.c - contexts that end, graphs, memory that is not there, devices that are hidden: under
+ * the staged pipe, on the stand-in driver and on real GPUs. Every block is compared where it
+ * arrives, in the buffer and on the device.
  *
- *	life SCENE
- *		reset, release, destroy	first the sender's context ends, between a copy and its send, and a new one is made;
- *					then the receiver's, between a receive and its copy
- *		capture			copies in a graph; while one is being captured, in the mode that forbids most, blocks go on
- *		memory			no device memory is left when the first snapshot would be taken
- *		plain			nothing of all this. FAR_VISIBLE=N: the receiver's CUDA_VISIBLE_DEVICES; FAR_PIDNS=1: it is in a PID namespace of its own
+ * 	life SCENE
+ * 		reset, release, destroy	first the sender's context ends, between a copy and
+ * 					its send, and a new one is made; then the receiver's,
+ * 					between a receive and its copy
+ * 		capture			copies in a graph; while one is being captured, in the
+ * 					mode that forbids most, blocks go on
+ * 		memory			no device memory is left when the first snapshot would
+ * 					be taken
+ * 		plain			nothing of all this. FAR_VISIBLE=N: the receiver's
+ * 					CUDA_VISIBLE_DEVICES; FAR_PIDNS=1: it is in a PID
+ * 					namespace of its own
  *
  * The last line is the number of blocks. Status 1: one was wrong.
  */
@@ -91,7 +97,8 @@ static void expect(const char *what, int i, const char *p)
 {
 	for (size_t k = 0; k < N; k++)
 		if (p[k] != (char)(value(i) + k / 4096)) {
-			fprintf(stderr, "block %d is wrong at %zu %s: %d, not %d\n", i, k, what, p[k], (char)(value(i) + k / 4096));
+			fprintf(stderr, "block %d is wrong at %zu %s: %d, not %d\n", i, k, what,
+				p[k], (char)(value(i) + k / 4096));
 			exit(1);
 		}
 }
@@ -187,7 +194,8 @@ static void graphs(void)
 	CK(d.cuStreamCreate(&c, 1));
 	CK(d.cuStreamBeginCapture(c, 0));
 	CK(d.cuMemcpyDtoHAsync(p, dev, N, c));
-	for (n = 0; n < 5; n++, i++) {		/* the first snapshot of pinned memory, and the peer's takes, among them */
+	/* the first snapshot of pinned memory, and the peer's takes, among them */
+	for (n = 0; n < 5; n++, i++) {
 		fill(i);
 		CK(d.cuMemcpyDtoHAsync(pinned, dev, N, st));
 		come(pinned, i);
@@ -198,7 +206,8 @@ static void graphs(void)
 	CK(d.cuStreamEndCapture(c, &g));
 	CK(d.cuGraphInstantiateWithFlags(&x, g, 0));
 	for (n = 0; n < 6; n++, i++) {
-		if (n % 2) {			/* into the same buffer by a copy that is seen; then the graph overwrites it */
+		/* into the same buffer by a copy that is seen; then the graph overwrites it */
+		if (n % 2) {
 			fill(i + 100);
 			CK(d.cuMemcpyDtoHAsync(p, dev, N, st));
 		}
@@ -272,19 +281,24 @@ int main(int argc, char **argv)
 		play();
 	}
 	l = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len))
 		return 4;
 	snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
 	if (getenv("FAR_VISIBLE")) {
-		setenv("NEAR_VISIBLE", getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "0", 1);
+		setenv("NEAR_VISIBLE",
+		       getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "0", 1);
 		setenv("CUDA_VISIBLE_DEVICES", getenv("FAR_VISIBLE"), 1);
 	}
 	/* Not fork(): a process that has forked shares its pinned memory, for all that is known. */
-	if (getenv("FAR_PIDNS"))	/* as in a container: the driver wants a /proc that knows it */
+	if (getenv("FAR_PIDNS"))	/* as in a container: the driver wants a /proc that knows
+					 * it */
 		status = posix_spawnp(&pid, "unshare", NULL, NULL,
-				      (char *[]){ "unshare", "-p", "-f", "--mount-proc", argv[0], argv[1], port, NULL }, environ);
+				      (char *[]){ "unshare", "-p", "-f", "--mount-proc", argv[0],
+						  argv[1], port, NULL }, environ);
 	else
-		status = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], port, NULL }, environ);
+		status = posix_spawn(&pid, "/proc/self/exe", NULL, NULL,
+				     (char *[]){ argv[0], argv[1], port, NULL }, environ);
 	if (status)
 		return 4;
 	if (getenv("NEAR_VISIBLE"))

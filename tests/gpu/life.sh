@@ -1,6 +1,6 @@
 #!/bin/bash
-# Contexts that end, stream capture, no device memory, no IPC: every block arrives, by TCP's own bytes where it must, and the reason
-# is there to see.
+# Contexts that end, stream capture, no device memory, no IPC: every block arrives, by TCP's own
+# bytes where it must, and the reason is there to see.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=60
@@ -11,10 +11,12 @@ scene() {
 	local name=$1
 	shift
 	begin_mode "$name"
-	gated env "$@" timeout 60 "$B/gpu/life" "${name%%-*}" || fail "status $?: $(tail -n 5 "$TMP/client.log")"
+	gated env "$@" timeout 60 "$B/gpu/life" "${name%%-*}" ||
+		fail "status $?: $(tail -n 5 "$TMP/client.log")"
 	[[ ! -s $TMP/client.log ]] || fail "$(cat "$TMP/client.log")"
 	TAKEN=0
-	read -r TAKEN WHY < <(RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all | python3 -S -E -c 'import json, sys
+	read -r TAKEN WHY < <(RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all |
+		python3 -S -E -c 'import json, sys
 s = json.load(sys.stdin)["staging"]
 print(sum(x["taken"] for x in s), " ".join(sorted({w["reason"] for x in s for w in x["why_not"]})))')
 	say "$(tail -n 1 "$OUT"); $TAKEN bytes by device memory; $WHY"

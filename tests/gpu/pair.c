@@ -1,14 +1,17 @@
 /*
- * pair.c - random GPU programs over TCP, checked by the bytes themselves: a sender that copies device memory to host
- * buffers and sends them, with everything going on around it that could make a snapshot a lie, and a receiver that compares
- * what arrives with a hash of what the sender's buffer held when it was sent, and what reaches its device with its buffer.
+ * pair.c - random GPU programs over TCP, checked by the bytes themselves: a sender that copies
+ * device memory to host buffers and sends them, with everything going on around it that could
+ * make a snapshot a lie, and a receiver that compares what arrives with a hash of what the
+ * sender's buffer held when it was sent, and what reaches its device with its buffer.
  *
- *	pair HOW ROUNDS SEED [MAX]	HOW as in drv.h; blocks of up to MAX bytes (4 MiB)
+ * 	pair HOW ROUNDS SEED [MAX]	HOW as in drv.h; blocks of up to MAX bytes (4 MiB)
  *
- * Before the random rounds some with a buffer of their own that nothing disturbs: there the GPU path has learned nothing yet, and no reason not to be used.
+ * Before the random rounds some with a buffer of their own that nothing disturbs: there the GPU
+ * path has learned nothing yet, and no reason not to be used.
  *
- * CALM=1: a buffer is left alone seven times of eight, so ranges are learned and the GPU path is used most of the time.
- * FAR=same: the receiver is on the sender's device, not on the last one; plain: it has no device at all; bare: nor what is preloaded.
+ * CALM=1: a buffer is left alone seven times of eight, so ranges are learned and the GPU path is
+ * used most of the time. FAR=same: the receiver is on the sender's device, not on the last one;
+ * plain: it has no device at all; bare: nor what is preloaded.
  *
  * The last line says what was compared. Status 1: a difference.
  */
@@ -87,7 +90,8 @@ static void setup(const char *how, int device)
 	shadow = malloc(max_block);
 	CK(d.cuMemHostAlloc((void **)&fresh, steady_size, 0));
 	for (int i = 0; i < BUFS; i++) {
-		host[0][i] = mmap(NULL, max_block + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		host[0][i] = mmap(NULL, max_block + 8192, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CK(d.cuMemHostAlloc((void **)&host[1][i], max_block + 8192, 0));
 	}
 	for (int i = 0; i < 2; i++)
@@ -98,10 +102,12 @@ static void setup(const char *how, int device)
 
 static CUdeviceptr P(void *p) { return (uintptr_t)p; }
 
-/* Device to host in one of the ways; complete when it returns, or after cuStreamSynchronize(*st). */
+/* Device to host in one of the ways; complete when it returns, or after
+ * cuStreamSynchronize(*st). */
 static void to_host(void *dst, CUdeviceptr src, size_t n, CUstream *st)
 {
-	struct standin_2d c = { .src_type = 2, .src_device = src, .src_pitch = n, .dst_type = 1, .dst_host = dst, .dst_pitch = n,
+	struct standin_2d c = { .src_type = 2, .src_device = src, .src_pitch = n, .dst_type = 1,
+				.dst_host = dst, .dst_pitch = n,
 				.width = n, .height = 1 };
 
 	*st = streams[below(3)];
@@ -181,7 +187,8 @@ static void steady_out(int fd, char *pattern)
 	}
 }
 
-/* A page of the buffer becomes zero, without anybody looking at it. Returns the hash that the buffer has from then on. */
+/* A page of the buffer becomes zero, without anybody looking at it. Returns the hash that the
+ * buffer has from then on. */
 static uint64_t give_back_page(char *buf, size_t n, size_t at)
 {
 	size_t page = (((uintptr_t)buf + at + 4095) & ~4095ul) - (uintptr_t)buf;
@@ -194,7 +201,8 @@ static uint64_t give_back_page(char *buf, size_t n, size_t at)
 	return hash(shadow, n);
 }
 
-/* What could make the snapshot differ from the buffer, before the send. Returns the hash of what the buffer holds. */
+/* What could make the snapshot differ from the buffer, before the send. Returns the hash of what
+ * the buffer holds. */
 static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 {
 	size_t at = below(n), len = 1 + below(n - at < 20000 ? n - at : 20000);
@@ -215,7 +223,8 @@ static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 			CK(d.cuStreamSynchronize(streams[1]));
 		}
 		break;
-	case 6:							/* a memset of a kind that is only counted */
+	case 6:
+		/* a memset of a kind that is only counted */
 		if (pinned) {
 			CK(d.cuMemsetD2D8Async(P(buf + at), len, 0x33, len, 1, streams[2]));
 			CK(d.cuStreamSynchronize(streams[2]));
@@ -224,12 +233,14 @@ static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 	case 7:							/* a second copy over a part */
 		CK(d.cuMemcpyDtoH(buf + at, dev[1], len));
 		break;
-	case 8:							/* the kernel writes on the program's behalf */
+	case 8:
+		/* the kernel writes on the program's behalf */
 		{
 			int p[2];
 
 			len = len < 4096 ? len : 4096;
-			if (pipe(p) || write(p[1], buf + (n - len) / 2, len) != (ssize_t)len || read(p[0], buf + at, len < n - at ? len : n - at) < 0)
+			if (pipe(p) || write(p[1], buf + (n - len) / 2, len) != (ssize_t)len ||
+			    read(p[0], buf + at, len < n - at ? len : n - at) < 0)
 				exit(4);
 			close(p[0]);
 			close(p[1]);
@@ -241,15 +252,17 @@ static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 		break;
 	case 10:						/* pages replaced */
 		if (!pinned && n > 16384)
-			mmap((void *)(((uintptr_t)buf + at + 4095) & ~4095ul), 4096, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			mmap((void *)(((uintptr_t)buf + at + 4095) & ~4095ul), 4096,
+			     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			     0);
 		break;
 	default: break;
 	}
 	return hash(buf, n);
 }
 
-/* On the device, by way of the host and in the order of a stream: nobody waits for the bytes in between. */
+/* On the device, by way of the host and in the order of a stream: nobody waits for the bytes in
+ * between. */
 static void around(char *buf, const char *pattern, char *back, size_t n)
 {
 	CUstream st = streams[1];
@@ -282,7 +295,9 @@ static void sender(int fd, long rounds)
 	steady_out(fd, pattern);
 	for (long i = 0; i < rounds; i++) {
 		int pinned = (int)below(2);
-		size_t n = one_in(4) ? 1 + below(200000) : max_block / 4 + below(max_block - max_block / 4), off = !one_in(4) ? 0 : below(4096);
+		size_t n = one_in(4) ? 1 + below(200000)
+				     : max_block / 4 + below(max_block - max_block / 4),
+		       off = !one_in(4) ? 0 : below(4096);
 		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + off;
 		struct head h = { .len = n, .kind = i == rounds - 1 ? LAST_ROUND : RANDOM_ROUND };
 		CUstream st = NULL;
@@ -295,10 +310,12 @@ static void sender(int fd, long rounds)
 		if (!one_in(8)) {
 			fill_random(pattern, n);
 			CK(d.cuMemcpyHtoD(dev[0], pattern, n));
-			if (one_in(6))	/* work in another stream that may still run when the copy is made */
+			if (one_in(6))	/* work in another stream that may still run when the
+					 * copy is made */
 				drv_fill(pinned ? buf : (char *)dev[1], 0x42, 1000, streams[2]);
 			to_host(buf, dev[0], n, &st);
-			if (one_in(4))	/* the source is overwritten in stream order, perhaps before anybody waits */
+			if (one_in(4))	/* the source is overwritten in stream order, perhaps
+					 * before anybody waits */
 				CK(d.cuMemsetD8Async(dev[0], 0x99, n, st));
 			CK(d.cuStreamSynchronize(st));
 			CK(d.cuStreamSynchronize(streams[2]));
@@ -368,7 +385,8 @@ static void receiver(int fd)
 	for (long i = 0; h.kind != LAST_ROUND; i++) {
 		struct iovec v = { &h, sizeof h };
 		int pinned = (int)below(2);
-		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + (!one_in(4) ? 0 : below(4096));
+		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] +
+			    (!one_in(4) ? 0 : below(4096));
 		CUstream st = NULL;
 		uint64_t now;
 		size_t got = 0;
@@ -441,7 +459,8 @@ static void plain_receiver(int fd)
 
 static int tcp_pair(int port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = drv_address() };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = drv_address() };
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	if (connect(fd, (struct sockaddr *)&a, sizeof a)) {
@@ -478,7 +497,8 @@ int main(int argc, char **argv)
 		receiver(fd);
 	}
 	l = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len))
 		return 4;
 	snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
 	snprintf(seed, sizeof seed, "%llu", strtoull(argv[3], NULL, 0) + 7777);
@@ -487,7 +507,8 @@ int main(int argc, char **argv)
 
 		snprintf(max, sizeof max, "%zu", max_block);
 		if (!strcmp(far, "bare"))
-			unsetenv("LD_PRELOAD");		/* read when a program starts: this one goes on as it is */
+			unsetenv("LD_PRELOAD");		/* read when a program starts: this one
+							 * goes on as it is */
 		if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ))
 			return 4;
 	}

@@ -1,14 +1,23 @@
 /*
- * pipe.c - the staged pipe, as programs write it: device to host, TCP, host to device, between GPU 0 and the last GPU.
+ * pipe.c - the staged pipe, as programs write it: device to host, TCP, host to device, between
+ * GPU 0 and the last GPU.
  *
- *	pipe stream SIZE BLOCKS pinned|pageable	one way; prints GB/s
- *	pipe flow SIZE BLOCKS pinned|pageable	the same, but nobody looks at the receiver's host buffer, only at its device
- *	pipe leave SIZE BLOCKS pinned|pageable	as stream, but the sender ends as soon as it has sent, while the receiver is behind by four blocks; that one says if it got all
- *	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
- *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three, and how much of that is whoever
- *						stands between the program and the driver: in turn by the calls that programs get and by the driver's own
+ * 	pipe stream SIZE BLOCKS pinned|pageable	one way; prints GB/s
+ * 	pipe flow SIZE BLOCKS pinned|pageable	the same, but nobody looks at the receiver's
+ * 						host buffer, only at its device
+ * 	pipe leave SIZE BLOCKS pinned|pageable	as stream, but the sender ends as soon as it
+ * 						has sent, while the receiver is behind by four
+ * 						blocks; that one says if it got all
+ * 	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
+ * 	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of
+ * 						which nothing is sent; prints us per three,
+ * 						and how much of that is whoever stands between
+ * 						the program and the driver: in turn by the
+ * 						calls that programs get and by the driver's
+ * 						own
  *
- * The content of every tenth block is checked in the receiver's buffer and on its device. Status 1: it was wrong.
+ * The content of every tenth block is checked in the receiver's buffer and on its device. Status
+ * 1: it was wrong.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -62,7 +71,8 @@ static void setup(int last, int pinned)
 static void move(int fd, int out)
 {
 	for (size_t at = 0; at < size;) {
-		ssize_t r = out ? send(fd, buf + at, size - at, 0) : recv(fd, buf + at, size - at, 0);
+		ssize_t r = out ? send(fd, buf + at, size - at, 0)
+				: recv(fd, buf + at, size - at, 0);
 
 		if (r <= 0) {
 			perror(out ? "send" : "recv");
@@ -95,7 +105,8 @@ static void mark(long i)
 
 static void check(long i)
 {
-	size_t at = size > 4096 ? (size_t)i * 40961 % (size - 4096) : 0, n = size < 4096 ? size : 4096;
+	size_t at = size > 4096 ? (size_t)i * 40961 % (size - 4096) : 0,
+	       n = size < 4096 ? size : 4096;
 
 	memset(back, 0, n);
 	CK(d.cuMemcpyDtoHAsync(back, dev + at, n, st));
@@ -114,7 +125,8 @@ static void other_bytes(int fd, int there)
 
 	for (long i = 0; i < WARM; i++)
 		for (size_t at = 0; at < sizeof other;) {
-			ssize_t r = there ? read(fd, other + at, sizeof other - at) : write(fd, other + at, sizeof other - at);
+			ssize_t r = there ? read(fd, other + at, sizeof other - at)
+					  : write(fd, other + at, sizeof other - at);
 
 			if (r <= 0)
 				exit(4);
@@ -222,10 +234,12 @@ int main(int argc, char **argv)
 		far_end(fd);
 	}
 	l = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len))
+	if (bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len))
 		return 4;
 	snprintf(port, sizeof port, "%d", ntohs(a.sin_port));
-	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], argv[2], argv[3], argv[4], port, NULL }, environ))
+	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], argv[2],
+		argv[3], argv[4], port, NULL }, environ))
 		return 4;
 	fd = accept(l, NULL, NULL);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

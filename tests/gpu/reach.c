@@ -1,8 +1,10 @@
 /*
- * reach.c - what this GPU and its driver offer to RDMA devices, by the calls that the library makes (shim/cuda/cuda_ops.c): attributes, a dma-buf of a
- * whole allocation and of a chunk of it, the flush. Nothing is written by RDMA: that needs a NIC.
+ * reach.c - what this GPU and its driver offer to RDMA devices, by the calls that the library
+ * makes (shim/cuda/cuda_ops.c): attributes, a dma-buf of a whole allocation and of a chunk of
+ * it, the flush. Nothing is written by RDMA: that needs a NIC.
  *
- * The last line says what a link between hosts would use. Status 1: the driver says that it can, and cannot.
+ * The last line says what a link between hosts would use. Status 1: the driver says that it can,
+ * and cannot.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,8 @@
 #define CHUNK (8u << 20)
 
 extern int cuDeviceGetAttribute(int *v, int a, int d);
-extern int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags);
+extern int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type,
+					 unsigned long long flags);
 extern int cuFlushGPUDirectRDMAWrites(int target, int scope);
 
 static int attribute(const char *name, int a)
@@ -33,7 +36,8 @@ static int dma_buf(const char *what, CUdeviceptr p, size_t n)
 	struct stat st;
 	int fd = -1, e = cuMemGetHandleForAddressRange(&fd, p, n, 1, 0);
 
-	printf("dma-buf of %s: error %d, descriptor %d, %lld bytes\n", what, e, fd, fd >= 0 && !fstat(fd, &st) ? (long long)st.st_size : -1);
+	printf("dma-buf of %s: error %d, descriptor %d, %lld bytes\n", what, e, fd,
+	       fd >= 0 && !fstat(fd, &st) ? (long long)st.st_size : -1);
 	if (fd >= 0)
 		close(fd);
 	return e;
@@ -55,7 +59,8 @@ int main(void)
 	order = attribute("order of writes", 118);
 	exports = attribute("dma-buf supported", 124);
 	if (exports) {
-		dma = !dma_buf("all", p, SIZE) && !dma_buf("the last chunk", p + SIZE - CHUNK, CHUNK);
+		dma = !dma_buf("all", p, SIZE) &&
+		      !dma_buf("the last chunk", p + SIZE - CHUNK, CHUNK);
 		bad |= !dma;
 	}
 	if (options & 1) {
@@ -65,7 +70,11 @@ int main(void)
 		flush = !e;
 		bad |= e != 0;
 	}
-	printf("RDMA devices: %s, registered %s, %s\n", supported && (order >= 100 || flush) ? "yes" : "no", dma ? "as a dma-buf" : "by address (nvidia-peermem)",
-	       order >= 100 ? "in order" : flush ? "flushed before a read" : "without order");
+	printf("RDMA devices: %s, registered %s, %s\n",
+	       supported && (order >= 100 || flush) ? "yes" : "no",
+	       dma ? "as a dma-buf" : "by address (nvidia-peermem)",
+	       order >= 100 ? "in order"
+	       : flush	    ? "flushed before a read"
+			    : "without order");
 	return bad;
 }

@@ -1,9 +1,11 @@
 /*
- * scenes.c - one after the other, the ways in which a snapshot may stop being what the buffer holds, on the stand-in driver;
- * both ends in one process. Each scene first makes the GPU path learn its buffers, then checks what arrives.
+ * scenes.c - one after the other, the ways in which a snapshot may stop being what the buffer
+ * holds, on the stand-in driver; both ends in one process. Each scene first makes the GPU path
+ * learn its buffers, then checks what arrives.
  *
- *	scenes [NAME...]	all, or those; status 1 if one failed
- * RING: an io_uring instance is made first, and the rest is done by a child: what is registered with it counts for the parent. RING=own: by the same process.
+ * 	scenes [NAME...]	all, or those; status 1 if one failed
+ * RING: an io_uring instance is made first, and the rest is done by a child: what is registered
+ * with it counts for the parent. RING=own: by the same process.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,7 +62,8 @@ static void begin_recv(char *p, size_t n)
 	into = p;
 	into_n = n;
 	atomic_store(&go, 1);
-	usleep(300);	/* most often it waits in recv() by then, so that an offer is taken; nothing depends on it */
+	usleep(300);	/* most often it waits in recv() by then, so that an offer is taken;
+			 * nothing depends on it */
 }
 
 static void end_recv(void)
@@ -413,7 +416,8 @@ static int preloaded(void)
 	return e && *e;
 }
 
-/* Snapshots taken by one copy from `at` places in the program: 0 always without the library, and `want` with it. */
+/* Snapshots taken by one copy from `at` places in the program: 0 always without the library, and
+ * `want` with it. */
 static int snapshots(char *p, int want)
 {
 	uint64_t before = standin_d2d();
@@ -482,7 +486,8 @@ static int freed(void)
 static int registered(void)
 {
 	extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
-	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
+		       -1, 0);
 	int ok;
 
 	prime(p, N);
@@ -544,10 +549,13 @@ static int signals_blocked(void)
 	return ok & !faults;
 }
 
-/* Buffers that are used once each: their call site is trusted after four, and no more after a surprise. */
+/* Buffers that are used once each: their call site is trusted after four, and no more after a
+ * surprise. */
 static int trusted(void)
 {
-	volatile char apart[4096] = { 0 };	/* a call site is told by where its stack is, most of the time: not where that of another scene is */
+	volatile char apart[4096] = { 0 };	/* a call site is told by where its stack is,
+						 * most of the time: not where that of another
+						 * scene is */
 	char *p = pageable(64 << 20);	/* nor the buffers where other scenes had any */
 	int ok = 1 + apart[0];
 
@@ -556,7 +564,8 @@ static int trusted(void)
 		transfer(sink, p, N);
 	}
 	for (int i = 0; i < 2; i++, p += 1 << 20) {
-		ok &= snapshots(p, !i);		/* not sent, and then copied to again: the surprise */
+		ok &= snapshots(p, !i);		/* not sent, and then copied to again: the
+						 * surprise */
 		ok &= snapshots(p, 0);
 	}
 	return ok;
@@ -568,14 +577,21 @@ static long own_call(long n, long a1, long a2, long a3, long a4)
 	register long r10 __asm__("r10") = a4, r8 __asm__("r8") = 0, r9 __asm__("r9") = 0;
 	long r;
 
-	__asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a1), "S"(a2), "d"(a3), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall"
+			 : "=a"(r)
+			 : "a"(n), "D"(a1), "S"(a2), "d"(a3), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
 	return r;
 }
 
-/* An io_uring instance that writes to one registered buffer: its pages are pinned, no page table tells. */
+/* An io_uring instance that writes to one registered buffer: its pages are pinned, no page table
+ * tells. */
 static struct { int fd; struct io_uring_params params; } ring = { .fd = -1 };
 
-static void make_ring(void) { ring.fd = (int)own_call(SYS_io_uring_setup, 2, (long)&ring.params, 0, 0); }
+static void make_ring(void)
+{
+	ring.fd = (int)own_call(SYS_io_uring_setup, 2, (long)&ring.params, 0, 0);
+}
 
 static int ring_has(char *p)
 {
@@ -586,17 +602,21 @@ static int ring_has(char *p)
 
 static int ring_writes(char *p, unsigned n)
 {
-	size_t len = ring.params.sq_off.array + ring.params.sq_entries * sizeof(unsigned), sqes = ring.params.sq_entries * sizeof(struct io_uring_sqe);
+	size_t len = ring.params.sq_off.array + ring.params.sq_entries * sizeof(unsigned),
+	       sqes = ring.params.sq_entries * sizeof(struct io_uring_sqe);
 	char *q = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
-	struct io_uring_sqe *sqe = mmap(NULL, sqes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQES);
+	struct io_uring_sqe *sqe =
+		mmap(NULL, sqes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQES);
 	int file = (int)syscall(SYS_memfd_create, "file", 0u), ok;
 
 	memset(expect, 0x5a, n);
 	ok = write(file, expect, n) == n;
-	*sqe = (struct io_uring_sqe){ .opcode = IORING_OP_READ_FIXED, .fd = file, .addr = (uintptr_t)p, .len = n };
+	*sqe = (struct io_uring_sqe){ .opcode = IORING_OP_READ_FIXED, .fd = file,
+				      .addr = (uintptr_t)p, .len = n };
 	*(unsigned *)(q + ring.params.sq_off.array) = 0;
 	__atomic_store_n((unsigned *)(q + ring.params.sq_off.tail), 1, __ATOMIC_RELEASE);
-	ok &= own_call(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS) == 1 && *p == 0x5a;
+	ok &= own_call(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS) == 1 &&
+	      *p == 0x5a;
 	munmap(q, len);
 	munmap(sqe, sqes);
 	close(file);
@@ -643,7 +663,10 @@ static int pinned_by_a_ring(char *p)
 	close_ring();
 	return ok;
 }
-static int pinned_elsewhere(void) { return pinned_by_a_ring(pageable(N)) & pinned_by_a_ring(pinned(N)); }
+static int pinned_elsewhere(void)
+{
+	return pinned_by_a_ring(pageable(N)) & pinned_by_a_ring(pinned(N));
+}
 
 /* Pages are being pinned, and not yet counted, when the copy is made. */
 static struct iovec large;
@@ -687,7 +710,8 @@ static int pinned_meanwhile(void)
 	return ok;
 }
 
-/* Shared memory that the driver does not know: another mapping of it is no matter of these pages. */
+/* Shared memory that the driver does not know: another mapping of it is no matter of these
+ * pages. */
 static int mapped_twice(void)
 {
 	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *q;
@@ -730,16 +754,21 @@ static int grown(void)
 
 static const struct { const char *name; int (*f)(void); } scenes[] = {
 #define SCENE(f) { #f, f },
-	SCENE(written) SCENE(page_given_back) SCENE(kernel_after) SCENE(kernel_before) SCENE(writer_before) SCENE(copy_over_a_part)
-	SCENE(shared_page) SCENE(room) SCENE(too_early) SCENE(received_again) SCENE(received_and_written) SCENE(captured)
-	SCENE(in_a_handler) SCENE(unmapped) SCENE(freed) SCENE(registered) SCENE(looked_at_by_a_device) SCENE(signals_blocked)
-	SCENE(unlearned) SCENE(trusted) SCENE(pinned_elsewhere) SCENE(pinned_meanwhile) SCENE(mapped_twice) SCENE(punched) SCENE(grown)
+	SCENE(written) SCENE(page_given_back) SCENE(kernel_after) SCENE(kernel_before)
+		SCENE(writer_before) SCENE(copy_over_a_part)
+	SCENE(shared_page) SCENE(room) SCENE(too_early) SCENE(received_again)
+		SCENE(received_and_written) SCENE(captured)
+	SCENE(in_a_handler) SCENE(unmapped) SCENE(freed) SCENE(registered)
+		SCENE(looked_at_by_a_device) SCENE(signals_blocked)
+	SCENE(unlearned) SCENE(trusted) SCENE(pinned_elsewhere) SCENE(pinned_meanwhile)
+		SCENE(mapped_twice) SCENE(punched) SCENE(grown)
 	SCENE(forked)
 };
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof addr;
 	int l = socket(AF_INET, SOCK_STREAM, 0), one = 1, bad = 0;
 	CUcontext ctx;
@@ -753,7 +782,8 @@ int main(int argc, char **argv)
 		if (strcmp(getenv("RING"), "own") && fork())
 			return wait(&status) < 0 || status;
 	}
-	if (bind(l, (struct sockaddr *)&addr, sizeof addr) || listen(l, 1) || getsockname(l, (struct sockaddr *)&addr, &len))
+	if (bind(l, (struct sockaddr *)&addr, sizeof addr) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&addr, &len))
 		return 4;
 	out_fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (connect(out_fd, (struct sockaddr *)&addr, sizeof addr))

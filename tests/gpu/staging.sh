@@ -1,14 +1,17 @@
 #!/bin/bash
-# rdmastat staging: what a pipe's call sites show, those of a program that copies but sends nothing of it, and those of one whose
-# peer cannot map device memory. All bytes of a copy are either taken or have a reason.
+# rdmastat staging: what a pipe's call sites show, those of a program that copies but sends
+# nothing of it, and those of one whose peer cannot map device memory. All bytes of a copy are
+# either taken or have a reason.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=20
 policy "device eager" "device_memory 32M" "earn_bytes 0" "overflow 10s" "log_level 3"
 
-# sites PYTHON: true of the list s; at(way) is the largest site of a direction, why(site) its reasons with bytes.
+# sites PYTHON: true of the list s; at(way) is the largest site of a direction, why(site) its
+# reasons with bytes.
 sites() {
-	RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all >"$TMP/staging.$MODE.json" || fail "rdmastat staging"
+	RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all >"$TMP/staging.$MODE.json" ||
+		fail "rdmastat staging"
 	python3 -S -E -c 'import json, sys
 s = [x for x in json.load(open(sys.argv[1]))["staging"] if x["call_site"][0] != "("]
 at = lambda way: next((x for x in s if x["direction"] == way), None)

@@ -1,20 +1,26 @@
 /*
- * standin.c - a libcuda.so.1 for tests on machines without a GPU: enough of the driver API for copies, in host memory.
+ * standin.c - a libcuda.so.1 for tests on machines without a GPU: enough of the driver API for
+ * copies, in host memory.
  *
- * What matters is that it is as loose as a device: every stream is a thread of its own that works with random delays, so
- * that whoever forgets to wait sees old bytes. Device memory is a shared file, so that other processes can map it by
- * an IPC handle. Pinned memory is mapped twice: "the device" writes through the other mapping, as DMA does, unseen by the page
- * tables; pageable memory is copied by the caller, as the real driver does.
+ * What matters is that it is as loose as a device: every stream is a thread of its own that
+ * works with random delays, so that whoever forgets to wait sees old bytes. Device memory is a
+ * shared file, so that other processes can map it by an IPC handle. Pinned memory is mapped
+ * twice: "the device" writes through the other mapping, as DMA does, unseen by the page tables;
+ * pageable memory is copied by the caller, as the real driver does.
  *
- * STANDIN_QUEUE: so many things a stream takes, then who puts another into it waits; standin_full() says how many do.
- * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
- * STANDIN_MEM bytes of device memory (1 GiB); STANDIN_STALL=FILE: once, the first wait for a stream after the first handle was mapped makes FILE and lasts
- * until it is gone. STANDIN_RDMA=reach: RDMA devices can use its device memory as if it were the host's; flush: and what they wrote there is to be flushed;
- * refuse: they cannot, though the driver says so. A "function" for cuLaunchKernel is a C function (void **params).
+ * STANDIN_QUEUE: so many things a stream takes, then who puts another into it waits;
+ * standin_full() says how many do. STANDIN_SEED the seed of the delays; STANDIN_DELAY longest
+ * delay in us (200); STANDIN_NO_IPC=1 refuses to map handles; STANDIN_MEM bytes of device memory
+ * (1 GiB); STANDIN_STALL=FILE: once, the first wait for a stream after the first handle was
+ * mapped makes FILE and lasts until it is gone. STANDIN_RDMA=reach: RDMA devices can use its
+ * device memory as if it were the host's; flush: and what they wrote there is to be flushed;
+ * refuse: they cannot, though the driver says so. A "function" for cuLaunchKernel is a C
+ * function (void **params).
  *
- * While a stream is captured in global mode, calls that a capture forbids spoil it unless their thread's mode is relaxed. The end of a
- * context is the end of its memory and its streams: who uses them later faults or waits for ever. standin_d2d() counts copies
- * between places on devices.
+ * While a stream is captured in global mode, calls that a capture forbids spoil it unless their
+ * thread's mode is relaxed. The end of a context is the end of its memory and its streams: who
+ * uses them later faults or waits for ever. standin_d2d() counts copies between places on
+ * devices.
  *
  * Locks: `big` over all tables, then a stream's own.
  */
@@ -33,7 +39,8 @@
 #include "standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, LOST = 700, CAPTURE = 900, SPOILED = 901 };
+enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600,
+       LOST = 700, CAPTURE = 900, SPOILED = 901 };
 
 /* ---- streams ---- */
 
@@ -85,7 +92,8 @@ static __thread int capture_mode;
 static _Atomic int captures;	/* in global mode */
 static _Atomic uint64_t d2d;
 uint64_t standin_d2d(void) { return d2d; }
-static _Atomic int broken;	/* the context is lost, or the driver at its end: no copy to the host works */
+static _Atomic int broken;	/* the context is lost, or the driver at its end: no copy to the
+				 * host works */
 void standin_break(void) { broken = 1; }
 
 static unsigned queue_max;
@@ -258,7 +266,8 @@ static uint64_t submit(CUstream s, struct op *o)
 
 	pthread_mutex_lock(&big);
 	for (int i = 0; i < STREAMS; i++)
-		if (streams[i] && streams[i] != s && streams[i]->ctx == s->ctx && streams[i]->blocking &&
+		if (streams[i] && streams[i] != s && streams[i]->ctx == s->ctx &&
+		    streams[i]->blocking &&
 		    (s == s->ctx->legacy || (s->blocking && streams[i] == s->ctx->legacy)) &&
 		    streams[i]->done != streams[i]->asked)
 			list[n++] = streams[i];
@@ -286,13 +295,15 @@ static struct region *region_of(const void *p)
 
 	pthread_mutex_lock(&big);
 	for (int i = 0; i < REGIONS && !f; i++)
-		if (regions[i].at && (const char *)p >= regions[i].at && (const char *)p < regions[i].at + regions[i].size)
+		if (regions[i].at && (const char *)p >= regions[i].at &&
+		    (const char *)p < regions[i].at + regions[i].size)
 			f = &regions[i];
 	pthread_mutex_unlock(&big);
 	return f;
 }
 
-static struct region *region_add(char *at, char *dma, size_t size, CUcontext ctx, bool device, bool own, int fd)
+static struct region *region_add(char *at, char *dma, size_t size, CUcontext ctx, bool device,
+				 bool own, int fd)
 {
 	struct region *f = NULL;
 
@@ -343,7 +354,8 @@ static int copy(void *dst, const void *src, size_t n, CUstream st, bool sync)
 		d2d++;
 	if (s->capturing && (!to || !from))
 		return CAPTURE;
-	if ((to && (char *)dst + n > to->at + to->size) || (from && (const char *)src + n > from->at + from->size))
+	if ((to && (char *)dst + n > to->at + to->size) ||
+	    (from && (const char *)src + n > from->at + from->size))
 		return INVALID;
 	if (!to || !from) {	/* pageable: in order with the stream, but by this thread */
 		o = op(set_op);
@@ -411,10 +423,15 @@ EXPORT int cuInit(unsigned flags)
 }
 
 EXPORT int cuDriverGetVersion(int *v) { *v = 13000; return OK; }
-EXPORT int cuDeviceGetCount(int *n) { *n = getenv("STANDIN_DEVICES") ? atoi(getenv("STANDIN_DEVICES")) : 2; return OK; }
+EXPORT int cuDeviceGetCount(int *n)
+{
+	*n = getenv("STANDIN_DEVICES") ? atoi(getenv("STANDIN_DEVICES")) : 2;
+	return OK;
+}
 EXPORT int cuDeviceGet(int *d, int i) { *d = i; return i < 2 ? OK : 101; }
 
-/* Of GPUDirect RDMA: what a GPU says that can be reached, here by its memory's addresses, or that cannot. */
+/* Of GPUDirect RDMA: what a GPU says that can be reached, here by its memory's addresses, or
+ * that cannot. */
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d)
 {
 	const char *rdma = getenv("STANDIN_RDMA");
@@ -430,8 +447,13 @@ EXPORT int cuDeviceGetAttribute(int *v, int a, int d)
 	return OK;
 }
 static _Atomic uint64_t flushes;
-EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope) { flushes++; return target == 0 && scope == 100 ? OK : INVALID; }
-EXPORT int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags)
+EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+	flushes++;
+	return target == 0 && scope == 100 ? OK : INVALID;
+}
+EXPORT int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type,
+					 unsigned long long flags)
 {
 	(void)fd; (void)p; (void)n; (void)type; (void)flags;
 	return 801;
@@ -449,9 +471,15 @@ EXPORT int cuDevicePrimaryCtxRetain(CUcontext *c, int d)
 	*c = &primary[d];
 	return OK;
 }
-EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *flags = 0; *active = primary[d].refs > 0; return OK; }
+EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active)
+{
+	*flags = 0;
+	*active = primary[d].refs > 0;
+	return OK;
+}
 
-/* What was asked for is not done any more, and nobody may ask. Its structures stay, so that a late call is a fault of the test. */
+/* What was asked for is not done any more, and nobody may ask. Its structures stay, so that a
+ * late call is a fault of the test. */
 static size_t used;
 static _Atomic int events_made;
 static void end_context(CUcontext c)
@@ -512,10 +540,28 @@ EXPORT int cuCtxCreate_v2(CUcontext *c, unsigned flags, int d)
 }
 EXPORT int cuCtxDestroy_v2(CUcontext c) { end_context(c); return OK; }
 EXPORT int cuCtxGetCurrent(CUcontext *c) { *c = now_current(); return OK; }
-EXPORT int cuCtxPushCurrent_v2(CUcontext c) { if (depth == 8) return INVALID; current[depth++] = c; return OK; }
-EXPORT int cuCtxPopCurrent_v2(CUcontext *c) { if (!depth) return 201; *c = current[--depth]; return OK; }
+EXPORT int cuCtxPushCurrent_v2(CUcontext c)
+{
+	if (depth == 8)
+		return INVALID;
+	current[depth++] = c;
+	return OK;
+}
+EXPORT int cuCtxPopCurrent_v2(CUcontext *c)
+{
+	if (!depth)
+		return 201;
+	*c = current[--depth];
+	return OK;
+}
 EXPORT int cuCtxSetCurrent(CUcontext c) { depth = c ? 1 : 0; current[0] = c; return OK; }
-EXPORT int cuCtxGetDevice(int *d) { if (!now_current()) return 201; *d = now_current()->dev; return OK; }
+EXPORT int cuCtxGetDevice(int *d)
+{
+	if (!now_current())
+		return 201;
+	*d = now_current()->dev;
+	return OK;
+}
 
 static void all_streams(CUcontext c)
 {
@@ -529,7 +575,13 @@ static void all_streams(CUcontext c)
 			stream_wait(s, s->asked);
 	}
 }
-EXPORT int cuCtxSynchronize(void) { if (!now_current()) return 201; all_streams(now_current()); return OK; }
+EXPORT int cuCtxSynchronize(void)
+{
+	if (!now_current())
+		return 201;
+	all_streams(now_current());
+	return OK;
+}
 
 static size_t memory(void)
 {
@@ -537,7 +589,12 @@ static size_t memory(void)
 
 	return e ? strtoull(e, NULL, 0) : 1ull << 30;
 }
-EXPORT int cuMemGetInfo_v2(size_t *left, size_t *all) { *left = memory() - used; *all = memory(); return OK; }
+EXPORT int cuMemGetInfo_v2(size_t *left, size_t *all)
+{
+	*left = memory() - used;
+	*all = memory();
+	return OK;
+}
 
 EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 {
@@ -557,7 +614,8 @@ EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 	at = dma = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return NOMEM;
-	if (getenv("STANDIN_RDMA") && !strcmp(getenv("STANDIN_RDMA"), "refuse"))	/* nobody else reaches it */
+	/* nobody else reaches it */
+	if (getenv("STANDIN_RDMA") && !strcmp(getenv("STANDIN_RDMA"), "refuse"))
 		at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return NOMEM;
@@ -586,7 +644,9 @@ EXPORT int cuMemFree_v2(CUdeviceptr p)
 EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 {
 	size_t size = (n + 4095) & ~4095ull;
-	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0), *dma;
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
+	     *dma;
 
 	(void)flags;
 	if (at == MAP_FAILED)
@@ -690,7 +750,8 @@ EXPORT int cuIpcGetMemHandle(struct handle *h, CUdeviceptr p)
 	if (!f || !f->device || !f->own)
 		return INVALID;
 	memset(h, 0, sizeof *h);
-	*h = (struct handle){ .magic = 0x5354414e44494e, .pid = getpid(), .fd = f->fd, .size = f->size };
+	*h = (struct handle){ .magic = 0x5354414e44494e, .pid = getpid(), .fd = f->fd,
+			      .size = f->size };
 	return OK;
 }
 
@@ -715,7 +776,8 @@ EXPORT int cuIpcOpenMemHandle_v2(CUdeviceptr *p, struct handle h, unsigned flags
 	int fd;
 
 	(void)flags;
-	if (h.magic != 0x5354414e44494e || getenv("STANDIN_NO_IPC") || h.pid == getpid() || !now_current())
+	if (h.magic != 0x5354414e44494e || getenv("STANDIN_NO_IPC") || h.pid == getpid() ||
+	    !now_current())
 		return BADHANDLE;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
@@ -827,7 +889,12 @@ EXPORT int cuStreamEndCapture(CUstream s, void **g)
 	s->graph = NULL;
 	return s->spoiled ? SPOILED : OK;
 }
-EXPORT int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long flags) { (void)flags; *x = g; return OK; }
+EXPORT int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long flags)
+{
+	(void)flags;
+	*x = g;
+	return OK;
+}
 EXPORT int cuGraphExecDestroy(void *x) { (void)x; return OK; }
 EXPORT int cuGraphDestroy(void *g) { (void)g; return OK; }
 
@@ -878,7 +945,13 @@ EXPORT int cuStreamWaitEvent(CUstream st, CUevent e, unsigned flags)
 	return OK;
 }
 
-EXPORT int cuEventCreate(CUevent *e, unsigned flags) { (void)flags; events_made++; *e = calloc(1, sizeof **e); return OK; }
+EXPORT int cuEventCreate(CUevent *e, unsigned flags)
+{
+	(void)flags;
+	events_made++;
+	*e = calloc(1, sizeof **e);
+	return OK;
+}
 EXPORT int cuEventDestroy_v2(CUevent e) { (void)e; events_made--; return OK; }
 EXPORT int cuEventRecord(CUevent e, CUstream st)
 {
@@ -893,13 +966,19 @@ EXPORT int cuEventRecord(CUevent e, CUstream st)
 	submit(s, o);
 	return OK;
 }
-EXPORT int cuEventQuery(CUevent e) { return forbidden() ? CAPTURE : e->done >= e->asked ? OK : NOTREADY; }
+EXPORT int cuEventQuery(CUevent e)
+{
+	return forbidden() ? CAPTURE : e->done >= e->asked ? OK : NOTREADY;
+}
 EXPORT int cuEventSynchronize(CUevent e) { while (e->done < e->asked) usleep(20); return OK; }
 
-#define BOTH(name, suffix, params, body0, body2) EXPORT int name params { body0; } EXPORT int name##suffix params { body2; }
-#define SYNC_COPY(name, T1, T2) BOTH(name, _ptds, (T1 d, T2 s, size_t n), return copy(P(d), P(s), n, NULL, true), \
+#define BOTH(name, suffix, params, body0, body2) EXPORT int name params { body0; \
+	} EXPORT int name##suffix params { body2; }
+#define SYNC_COPY(name, T1, T2) BOTH(name, _ptds, (T1 d, T2 s, size_t n), \
+	return copy(P(d), P(s), n, NULL, true), \
 	return copy(P(d), P(s), n, P(2), true))
-#define ASYNC_COPY(name, T1, T2) BOTH(name, _ptsz, (T1 d, T2 s, size_t n, CUstream st), return copy(P(d), P(s), n, st, false), \
+#define ASYNC_COPY(name, T1, T2) BOTH(name, _ptsz, (T1 d, T2 s, size_t n, CUstream st), \
+	return copy(P(d), P(s), n, st, false), \
 	return copy(P(d), P(s), n, st ? st : P(2), false))
 SYNC_COPY(cuMemcpyDtoH_v2, void *, CUdeviceptr)
 SYNC_COPY(cuMemcpyHtoD_v2, CUdeviceptr, const void *)
@@ -912,24 +991,29 @@ ASYNC_COPY(cuMemcpyAsync, CUdeviceptr, CUdeviceptr)
 
 static int copy2d(const struct standin_2d *c, CUstream st, bool sync)
 {
-	const char *src = (c->src_type == 1 ? (const char *)c->src_host : P(c->src_device)) + c->src_y * c->src_pitch + c->src_x;
-	char *dst = (c->dst_type == 1 ? (char *)c->dst_host : P(c->dst_device)) + c->dst_y * c->dst_pitch + c->dst_x;
+	const char *src = (c->src_type == 1 ? (const char *)c->src_host : P(c->src_device)) +
+			  c->src_y * c->src_pitch + c->src_x;
+	char *dst = (c->dst_type == 1 ? (char *)c->dst_host : P(c->dst_device)) +
+		    c->dst_y * c->dst_pitch + c->dst_x;
 	int r = 0;
 
 	for (size_t y = 0; y < c->height && !r; y++)
 		r = copy(dst + y * c->dst_pitch, src + y * c->src_pitch, c->width, st, sync);
 	return r;
 }
-BOTH(cuMemcpy2D_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true), return copy2d(c, P(2), true))
-BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true), return copy2d(c, P(2), true))
-BOTH(cuMemcpy2DAsync_v2, _ptsz, (const struct standin_2d *c, CUstream st), return copy2d(c, st, false),
-     return copy2d(c, st ? st : P(2), false))
-BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr d, unsigned char v, size_t n), return fill(P(d), v, n, NULL), return fill(P(d), v, n, P(2)))
-BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr d, unsigned char v, size_t n, CUstream st), return fill(P(d), v, n, st),
-     return fill(P(d), v, n, st ? st : P(2)))
+BOTH(cuMemcpy2D_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true),
+     return copy2d(c, P(2), true))
+BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true),
+     return copy2d(c, P(2), true))
+BOTH(cuMemcpy2DAsync_v2, _ptsz, (const struct standin_2d *c, CUstream st),
+     return copy2d(c, st, false), return copy2d(c, st ? st : P(2), false))
+BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr d, unsigned char v, size_t n),
+     return fill(P(d), v, n, NULL), return fill(P(d), v, n, P(2)))
+BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr d, unsigned char v, size_t n, CUstream st),
+     return fill(P(d), v, n, st), return fill(P(d), v, n, st ? st : P(2)))
 /* An "array" is device memory. */
-BOTH(cuMemcpyHtoA_v2, _ptds, (void *a, size_t at, const void *p, size_t n), return copy((char *)a + at, p, n, NULL, true),
-     return copy((char *)a + at, p, n, P(2), true))
+BOTH(cuMemcpyHtoA_v2, _ptds, (void *a, size_t at, const void *p, size_t n),
+     return copy((char *)a + at, p, n, NULL, true), return copy((char *)a + at, p, n, P(2), true))
 static void wait_value_op(struct op *o)
 {
 	while (*(volatile uint32_t *)o->dst != (uint32_t)o->value && !broken)
@@ -950,11 +1034,13 @@ EXPORT int cuStreamWaitValue32_v2(CUstream st, CUdeviceptr p, uint32_t v, unsign
 	return OK;
 }
 /* one of those that only count: writes n words through the device's mapping */
-BOTH(cuMemsetD2D8Async, _ptsz, (CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream st),
-     (void)pitch; return fill(P(d), v, w * h, st), (void)pitch; return fill(P(d), v, w * h, st ? st : P(2)))
+BOTH(cuMemsetD2D8Async, _ptsz,
+     (CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream st), (void)pitch;
+     return fill(P(d), v, w *h, st), (void)pitch; return fill(P(d), v, w *h, st ? st : P(2)))
 
 /* the same with the thread's stream for 0 */
-#define THREADS(name, params, args) EXPORT int name##_ptsz params { st = st ? st : P(2); return name args; }
+#define THREADS(name, params, args) EXPORT int name##_ptsz params { st = st ? st : P(2); \
+	return name args; }
 THREADS(cuStreamSynchronize, (CUstream st), (st))
 THREADS(cuStreamQuery, (CUstream st), (st))
 THREADS(cuStreamIsCapturing, (CUstream st, int *status), (st, status))
@@ -982,16 +1068,19 @@ static int launch(void *f, CUstream st, void **params)
 	submit(s, o);
 	return OK;
 }
-#define KERNEL_ARGS (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+#define KERNEL_ARGS (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
+	unsigned bz, \
 	unsigned sh, CUstream st, void **params, void **extra)
-#define UNUSED_ARGS (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)sh, (void)extra
+#define UNUSED_ARGS (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)sh, \
+	(void)extra
 BOTH(cuLaunchKernel, _ptsz, KERNEL_ARGS, UNUSED_ARGS; return launch(f, st, params),
      UNUSED_ARGS; return launch(f, st ? st : P(2), params))
 EXPORT int cuLaunchHostFunc(CUstream st, void (*fn)(void *), void *arg)
 {
 	void *params[] = { arg, NULL };
 
-	return launch((void *)fn, st, params);	/* a function of one pointer gets an array: tests know */
+	return launch((void *)fn, st, params);	/* a function of one pointer gets an array: tests
+						 * know */
 }
 
 /* ---- cuGetProcAddress ---- */
@@ -1004,9 +1093,11 @@ static void *self(const char *name, const char *suffix)
 	return standin_symbol(full);
 }
 
-EXPORT int cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t flags, int *status)
+EXPORT int cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t flags,
+			       int *status)
 {
-	static const char *const legacy[] = { "_v2", "", NULL }, *const thread[] = { "_v2_ptsz", "_v2_ptds", "_ptsz", "_ptds", "_v2", "", NULL };
+	static const char *const legacy[] = { "_v2", "", NULL }, *const thread[] = { "_v2_ptsz",
+		"_v2_ptds", "_ptsz", "_ptds", "_v2", "", NULL };
 
 	*ret = NULL;
 	if (!strcmp(name, "cuGetProcAddress"))

@@ -26,11 +26,13 @@ struct standin_2d {
 	size_t width, height;
 };
 
-/* Where "the device" sees pinned memory: a kernel must write there. Exported, for tests' kernels. */
+/* Where "the device" sees pinned memory: a kernel must write there. Exported, for tests'
+ * kernels. */
 void *standin_dma(void *p) __attribute__((visibility("default")));
 int standin_full(void) __attribute__((visibility("default")));
 uint64_t standin_d2d(void) __attribute__((visibility("default")));
-/* From now on every copy from a device to the host fails, as when a kernel's fault has ended the context. */
+/* From now on every copy from a device to the host fails, as when a kernel's fault has ended the
+ * context. */
 void standin_break(void) __attribute__((visibility("default")));
 void *standin_symbol(const char *name);
 

@@ -1,12 +1,17 @@
 /*
- * standin_faults.h - lets those calls of the driver fail that the library makes for itself. Its table of them (`cu`, shim/cuda/cuda_driver.c) is
- * filled from here before the library does so, with functions that count and pass on; the program's own calls, hooked or
- * not, are as ever. Included by standin.c at its end.
+ * standin_faults.h - lets those calls of the driver fail that the library makes for itself. Its
+ * table of them (`cu`, shim/cuda/cuda_driver.c) is filled from here before the library does so,
+ * with functions that count and pass on; the program's own calls, hooked or not, are as ever.
+ * Included by standin.c at its end.
  *
- * STANDIN_FAULT="CALL FROM TO ERROR"	of its uses number FROM to TO in a process (from 1; TO 0: all further ones) fail with that CUresult
- * STANDIN_ALSO=CALL			fails always with 999, and is not counted: what leads to calls that undo something
+ * STANDIN_FAULT="CALL FROM TO ERROR"	of its uses number FROM to TO in a process (from 1; TO
+ * 					0: all further ones) fail with that CUresult
+ * STANDIN_ALSO=CALL			fails always with 999, and is not counted: what leads
+ * 					to calls that undo something
  * STANDIN_TABLE=OFFSET			of `cu` in librdmashim.so, hexadecimal
- * STANDIN_COUNTS=FILE			each process appends a line at its end: CALL, seen, failed, bytes of device memory, streams, events, descriptors
+ * STANDIN_COUNTS=FILE			each process appends a line at its end: CALL, seen,
+ * 					failed, bytes of device memory, streams, events,
+ * 					descriptors
  */
 #include <dirent.h>
 #include <link.h>
@@ -91,17 +96,20 @@ static void fault_report(void)
 		live += streams[i] != NULL;
 	if (!f)
 		return;
-	fprintf(f, "%s %ld %ld %zu %d %d %d\n", fault_names[fault_call], fault_seen, fault_failed, used, live, (int)events_made, fds);
+	fprintf(f, "%s %ld %ld %zu %d %d %d\n", fault_names[fault_call], fault_seen, fault_failed,
+		used, live, (int)events_made, fds);
 	fclose(f);
 }
 
 static __attribute__((constructor)) void fault_start(void)
 {
-	const char *what = getenv("STANDIN_FAULT"), *table = getenv("STANDIN_TABLE"), *also = getenv("STANDIN_ALSO");
+	const char *what = getenv("STANDIN_FAULT"), *table = getenv("STANDIN_TABLE"),
+		   *also = getenv("STANDIN_ALSO");
 	uintptr_t offset = table ? strtoull(table, NULL, 16) : 0;
 	char call[64];
 
-	if (!what || sscanf(what, "%63s %ld %ld %d", call, &fault_from, &fault_to, &fault_error) != 4)
+	if (!what ||
+	    sscanf(what, "%63s %ld %ld %d", call, &fault_from, &fault_to, &fault_error) != 4)
 		return;
 	for (int i = 0; i < FAULTS; i++) {
 		if (!strcmp(call, fault_names[i]))

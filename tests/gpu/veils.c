@@ -1,9 +1,10 @@
 /*
- * veils.c - buffers whose bytes may not be there yet, on the stand-in driver: everybody who looks finds them. Both ends in one
- * process. Each scene makes such a buffer by a copy to the host or by a receive, checks with DEFERRED=1 that its
- * pages are hidden, and then looks at it in one way.
+ * veils.c - buffers whose bytes may not be there yet, on the stand-in driver: everybody who
+ * looks finds them. Both ends in one process. Each scene makes such a buffer by a copy to the
+ * host or by a receive, checks with DEFERRED=1 that its pages are hidden, and then looks at it
+ * in one way.
  *
- *	veils [NAME...]	all, or those; status 1 if one failed
+ * 	veils [NAME...]	all, or those; status 1 if one failed
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -111,7 +112,8 @@ static void teach(char *p)
 }
 
 static int sent;	/* which kind of buffer: copied to, to be sent; or received into */
-static int missed;	/* it was not deferred: a receiver that came late, say. The scene is played again. */
+static int missed;	/* it was not deferred: a receiver that came late, say. The scene is
+			 * played again. */
 static char *from;
 
 static void must_hide(const char *p)
@@ -162,7 +164,8 @@ static int on_device(CUdeviceptr at, size_t n, int v)
 	return all(back, n, v);
 }
 
-/* ---- the scenes: 1 for right. Each with a buffer that was copied to, and with one that was received into. ---- */
+/* ---- the scenes: 1 for right. Each with a buffer that was copied to, and with one that was
+ * received into. ---- */
 
 static int load(void) { return all(fresh(7), N, 7); }
 
@@ -173,7 +176,8 @@ static int store(void)
 
 	p[100000] = 1;
 	p[N - 1] = 2;
-	return all(p, 100000, 8) & all(p + 100001, N - 100002, 8) & (p[100000] == 1) & (p[N - 1] == 2) & ok;
+	return all(p, 100000, 8) & all(p + 100001, N - 100002, 8) & (p[100000] == 1) &
+	       (p[N - 1] == 2) & ok;
 }
 
 /* Stored while the rest is not there yet; then sent, and copied to the device. */
@@ -269,7 +273,8 @@ static int two_dimensions(void)
 {
 	int ok = 1;
 	char *p = fresh(16);
-	struct standin_2d c = { .src_type = 1, .src_host = p + 1000, .src_pitch = 4096, .dst_type = 2, .dst_device = dev2, .dst_pitch = 1000,
+	struct standin_2d c = { .src_type = 1, .src_host = p + 1000, .src_pitch = 4096,
+				.dst_type = 2, .dst_device = dev2, .dst_pitch = 1000,
 		.width = 1000, .height = 100 };
 
 	CK(d.cuMemcpy2D(&c));
@@ -330,8 +335,8 @@ static int written_in_part(void)
 	CK(d.cuMemsetD8Async(dev2, 6, 1000, b));
 	CK(d.cuMemcpyDtoHAsync(p + 400000, dev2, 1000, b));
 	CK(d.cuStreamSynchronize(b));
-	return ok & all(p, 9000, 24) & all(p + 9000, 1000, 5) & all(p + 10000, 390000, 24) & all(p + 400000, 1000, 6) &
-	       all(p + 401000, N - 401000, 24);
+	return ok & all(p, 9000, 24) & all(p + 9000, 1000, 5) & all(p + 10000, 390000, 24) &
+	       all(p + 400000, 1000, 6) & all(p + 401000, N - 401000, 24);
 }
 
 /* Several in the same place, one after the other, and beside it. */
@@ -345,7 +350,8 @@ static int again(void)
 	ok &= all(p, N, 30);
 	put_off(p, 31);
 	copied(p + 12345, 300000, 32);
-	return ok & all(p, 12345, 31) & all(p + 12345, 300000, 32) & all(p + 312345, N - 312345, 31);
+	return ok & all(p, 12345, 31) & all(p + 12345, 300000, 32) &
+	       all(p + 312345, N - 312345, 31);
 }
 
 static int unaligned(void)
@@ -401,7 +407,8 @@ static int unregistered(void)
 {
 	extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
 	static uintptr_t where = 0x300000000000;	/* where nothing was learned */
-	char *p = mmap((void *)(where += 1 << 24), N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *p = mmap((void *)(where += 1 << 24), N, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	int ok;
 
 	CK(cuMemHostRegister_v2(p, N, 0));
@@ -429,7 +436,8 @@ static int unmapped(void)
 	q = mmap(p, N, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
 	ok = q == p && all(q, N / 2, 0);
 	memset(q, 3, N / 4);
-	CK(d.cuLaunchKernel((void *)copy_kernel, 1, 1, 1, 1, 1, 1, 0, b, params, NULL));	/* fills what is not there */
+	/* fills what is not there */
+	CK(d.cuLaunchKernel((void *)copy_kernel, 1, 1, 1, 1, 1, 1, 0, b, params, NULL));
 	CK(d.cuStreamSynchronize(b));
 	ok &= all(q, N / 4, 3) & all(q + N / 4, N - N / 4, 0);
 	CK(cuMemHostUnregister(p));
@@ -588,7 +596,8 @@ static int forked(void)
 	return ok & child_ends_well(pid) & all(p, N, 52);
 }
 
-/* A stream that waits for a value in a buffer is not made to wait for ever. After that nothing is deferred. */
+/* A stream that waits for a value in a buffer is not made to wait for ever. After that nothing
+ * is deferred. */
 static int waiting_stream(void)
 {
 	extern int cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
@@ -627,10 +636,14 @@ static int device_lost(void)
 static const struct { const char *name; int (*f)(void); int once; } scenes[] = {
 #define SCENE(f) { #f, f, 0 },
 #define ONCE(f) { #f, f, 1 },
-	SCENE(load) SCENE(store) SCENE(store_and_use) SCENE(raw_write) SCENE(raw_read) SCENE(stdio) SCENE(other_process) SCENE(small_copy)
-	SCENE(as_device_memory) SCENE(two_dimensions) SCENE(into_an_array) SCENE(kernel) SCENE(graph) SCENE(written_in_part) SCENE(again)
-	SCENE(unaligned) SCENE(to_the_device) SCENE(freed) SCENE(unregistered) SCENE(unmapped) SCENE(fault_handler) SCENE(signals_blocked)
-	SCENE(in_a_handler) SCENE(moved) SCENE(protected) SCENE(locked) SCENE(vforked) SCENE(raw_fork)
+	SCENE(load) SCENE(store) SCENE(store_and_use) SCENE(raw_write) SCENE(raw_read) SCENE(stdio)
+		SCENE(other_process) SCENE(small_copy)
+	SCENE(as_device_memory) SCENE(two_dimensions) SCENE(into_an_array) SCENE(kernel)
+		SCENE(graph) SCENE(written_in_part) SCENE(again)
+	SCENE(unaligned) SCENE(to_the_device) SCENE(freed) SCENE(unregistered) SCENE(unmapped)
+		SCENE(fault_handler) SCENE(signals_blocked)
+	SCENE(in_a_handler) SCENE(moved) SCENE(protected) SCENE(locked) SCENE(vforked)
+		SCENE(raw_fork)
 	ONCE(no_descriptors) ONCE(forked) ONCE(waiting_stream) ONCE(device_lost)
 };
 
@@ -644,14 +657,17 @@ static void help(void)
 		exit(4);
 	helper_in = up[0];
 	helper_out = down[1];
-	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0))	/* fork() would make the library take all shared memory for shared with a child */
+	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0))	/* fork() would make the library take all
+							 * shared memory for shared with a child */
 		return;
 	close(down[1]);
 	for (char *p, answer; read(down[0], &p, sizeof p) == sizeof p; ) {
 		char *mine = malloc(N);
 		struct iovec to = { mine, N }, at = { p, N };
 
-		answer = process_vm_readv(parent, &to, 1, &at, 1, 0) == N && all(mine, N, mine[0]) ? mine[0] : -1;
+		answer = process_vm_readv(parent, &to, 1, &at, 1, 0) == N && all(mine, N, mine[0])
+				 ? mine[0]
+				 : -1;
 		free(mine);
 		if (write(up[1], &answer, 1) != 1)
 			break;
@@ -670,11 +686,13 @@ static void at_exit(void)
 
 static void connected(void)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof addr;
 	int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
-	if (bind(l, (struct sockaddr *)&addr, sizeof addr) || listen(l, 1) || getsockname(l, (struct sockaddr *)&addr, &len))
+	if (bind(l, (struct sockaddr *)&addr, sizeof addr) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&addr, &len))
 		exit(4);
 	out_fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (connect(out_fd, (struct sockaddr *)&addr, sizeof addr))
@@ -705,7 +723,8 @@ int main(int argc, char **argv)
 	sink = pinned();
 	from = pinned();
 	pthread_create(&t, NULL, receiver, NULL);
-	for (time_t end = time(NULL) + 20; deferring && time(NULL) < end; ) {	/* until the GPU path is at work */
+	/* until the GPU path is at work */
+	for (time_t end = time(NULL) + 20; deferring && time(NULL) < end; ) {
 		missed = sent = 0;
 		load();
 		CK(d.cuMemcpyHtoD(dev2, from, N));
@@ -720,7 +739,8 @@ int main(int argc, char **argv)
 		for (sent = 1; sent >= 0 && wanted; sent--) {
 			int ok, tries = 0;
 
-			if (scenes[i].once && (!sent || argc < 2))	/* these by name: nothing is deferred after them */
+			/* these by name: nothing is deferred after them */
+			if (scenes[i].once && (!sent || argc < 2))
 				continue;
 			do {
 				missed = 0;
@@ -729,7 +749,8 @@ int main(int argc, char **argv)
 			if (ok && missed)
 				fprintf(stderr, "never deferred\n");
 			ok &= !missed;
-			printf("%s %s, %s\n", ok ? "ok" : "WRONG", scenes[i].name, sent ? "copied" : "received");
+			printf("%s %s, %s\n", ok ? "ok" : "WRONG", scenes[i].name,
+			       sent ? "copied" : "received");
 			bad |= !ok;
 		}
 	}

@@ -1,14 +1,17 @@
 /*
- * crowd.c - a client with many connections to redis and nginx, of which a few are busy at any moment, and which looks at every
- * byte of every answer. Knows nothing of the library; crowd.sh runs many of it and kills some.
+ * crowd.c - a client with many connections to redis and nginx, of which a few are busy at any
+ * moment, and which looks at every byte of every answer. Knows nothing of the library; crowd.sh
+ * runs many of it and kills some.
  *
- *	crowd REDIS-PORT NGINX-PORT CONNECTIONS FILES STATE [mortal]
+ * 	crowd REDIS-PORT NGINX-PORT CONNECTIONS FILES STATE [mortal]
  *
- * Half of the connections talk to redis: SET of a value that follows from its number, then GET of it. The other half ask nginx for the
- * files of the directory FILES. BUSY connections at a time have a request under way, chosen at random. mortal: nginx's workers
- * may be killed; a connection to nginx that ends is then made again, and what came until then must still be right.
- * STATE: requests, bytes, connections that were lost and that are open, the slowest request's ms, 8 bytes each, mapped. Until
- * SIGTERM; exits 1 after a wrong byte, a connection that ends though nobody was killed, or a request that takes longer than two minutes.
+ * Half of the connections talk to redis: SET of a value that follows from its number, then GET
+ * of it. The other half ask nginx for the files of the directory FILES. BUSY connections at a
+ * time have a request under way, chosen at random. mortal: nginx's workers may be killed; a
+ * connection to nginx that ends is then made again, and what came until then must still be
+ * right. STATE: requests, bytes, connections that were lost and that are open, the slowest
+ * request's ms, 8 bytes each, mapped. Until SIGTERM; exits 1 after a wrong byte, a connection
+ * that ends though nobody was killed, or a request that takes longer than two minutes.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -75,8 +78,8 @@ static uint64_t rng(void)
 
 static void wrong(const struct conn *c, const char *what)
 {
-	fprintf(stderr, "crowd: fd %d to %s: %s after %zu of %zu bytes: %s\n", c->fd, c->web ? files[c->file].name : "redis", what, c->in_at, c->in_n,
-		strerror(errno));
+	fprintf(stderr, "crowd: fd %d to %s: %s after %zu of %zu bytes: %s\n", c->fd,
+		c->web ? files[c->file].name : "redis", what, c->in_at, c->in_n, strerror(errno));
 	exit(1);
 }
 
@@ -106,7 +109,9 @@ static void read_files(const char *dir)
 
 static void call(struct conn *c)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)(c->web ? nginx_port : redis_port)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)(c->web ? nginx_port : redis_port)),
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = c };
 
 	for (int i = 0;; i++) {
@@ -164,7 +169,8 @@ static void ask_redis(struct conn *c)
 	h = sprintf(c->out, "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%zu\r\n", k, key, n);
 	memcpy(c->out + h, v, n);
 	c->out_n = (size_t)h + n;
-	c->out_n += (size_t)sprintf(c->out + c->out_n, "\r\n*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", k, key);
+	c->out_n +=
+		(size_t)sprintf(c->out + c->out_n, "\r\n*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", k, key);
 	h = sprintf(c->want, "+OK\r\n$%zu\r\n", n);
 	memcpy(c->want + h, v, n);
 	memcpy(c->want + h + n, "\r\n", 2);
@@ -178,7 +184,8 @@ static void ask_nginx(struct conn *c)
 	while (files[c->file].n > 100000 && rng() % 16);	/* most are small */
 	free(c->out);
 	c->out = malloc(400);
-	c->out_n = (size_t)sprintf(c->out, "GET /%s HTTP/1.1\r\nHost: a\r\n\r\n", files[c->file].name);
+	c->out_n =
+		(size_t)sprintf(c->out, "GET /%s HTTP/1.1\r\nHost: a\r\n\r\n", files[c->file].name);
 	c->in_n = files[c->file].n;
 	c->head = 0;
 }
@@ -239,7 +246,8 @@ static void take(struct conn *c, const char *p, size_t n)
 	if (n > c->in_n - c->in_at || memcmp(p, want + c->in_at, n))
 		wrong(c, "WRONG BYTES");
 	c->in_at += n;
-	if (c->in_at == c->in_n && (!c->web || (c->head >= 4 && !memcmp(c->header + c->head - 4, "\r\n\r\n", 4)))) {
+	if (c->in_at == c->in_n &&
+	    (!c->web || (c->head >= 4 && !memcmp(c->header + c->head - 4, "\r\n\r\n", 4)))) {
 		uint64_t ms = now_ms() - c->since;
 
 		c->busy = false;
@@ -282,7 +290,8 @@ int main(int argc, char **argv)
 	struct epoll_event ev[64];
 
 	if (n < BUSY) {
-		fprintf(stderr, "usage: crowd REDIS-PORT NGINX-PORT CONNECTIONS FILES STATE [mortal]\n");
+		fprintf(stderr,
+			"usage: crowd REDIS-PORT NGINX-PORT CONNECTIONS FILES STATE [mortal]\n");
 		return 2;
 	}
 	redis_port = atoi(argv[1]);
@@ -291,7 +300,9 @@ int main(int argc, char **argv)
 	rng_state = (uint64_t)getpid() << 20 ^ (uint64_t)time(NULL);
 	read_files(argv[4]);
 	fd = open(argv[5], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0 || ftruncate(fd, WORDS * 8) || (state = mmap(NULL, WORDS * 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+	if (fd < 0 || ftruncate(fd, WORDS * 8) ||
+	    (state = mmap(NULL, WORDS * 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+		    MAP_FAILED)
 		return 2;
 	signal(SIGTERM, on_term);
 	ep = epoll_create1(EPOLL_CLOEXEC);

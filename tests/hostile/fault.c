@@ -1,17 +1,24 @@
 /*
- * fault.c - runs a program under a seccomp filter that hands the calls of one kind to this process, which lets them fail.
+ * fault.c - runs a program under a seccomp filter that hands the calls of one kind to this
+ * process, which lets them fail.
  *
- *	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO (from 1; TO 0: all further ones) fail
- *	fault CALL FROM TO short COMMAND...	they do not fail, but move a third of the bytes, if they move bytes on a TCP socket
- *	fault CALL FROM TO late COMMAND...	they do not fail, but are made 60 ms later: acknowledgements that were held back have come by then
- *	fault list				the kinds
- * CALL is one of the list, whoever makes it; or a number, of a system call that the library itself makes: its instruction lies in
- * librdmashim.so, so the program's own calls of that number go through; or +number: or it lies in a function of libc that the
- * library has called. Those of a program go through that way, too, if the library does not stand before them.
+ * 	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO
+ * 						(from 1; TO 0: all further ones) fail
+ * 	fault CALL FROM TO short COMMAND...	they do not fail, but move a third of the
+ * 						bytes, if they move bytes on a TCP socket
+ * 	fault CALL FROM TO late COMMAND...	they do not fail, but are made 60 ms later:
+ * 						acknowledgements that were held back have come
+ * 						by then
+ * 	fault list				the kinds
+ * CALL is one of the list, whoever makes it; or a number, of a system call that the library
+ * itself makes: its instruction lies in librdmashim.so, so the program's own calls of that
+ * number go through; or +number: or it lies in a function of libc that the library has called.
+ * Those of a program go through that way, too, if the library does not stand before them.
  *
- * Calls count from the moment at which the program has made its first TCP socket: what the loader and libc need to get it going
- * is not touched, and the programs that fault.sh runs (victim.c) make no calls of these kinds themselves after that.
- * At its end it prints "CALL: N seen, M failed" to stderr and exits with the program's status (128 + signal), 77 if the kernel
+ * Calls count from the moment at which the program has made its first TCP socket: what the
+ * loader and libc need to get it going is not touched, and the programs that fault.sh runs
+ * (victim.c) make no calls of these kinds themselves after that. At its end it prints "CALL: N
+ * seen, M failed" to stderr and exits with the program's status (128 + signal), 77 if the kernel
  * has no user notification.
  */
 #include <errno.h>
@@ -43,8 +50,14 @@
 #define LATE  0x10001
 #define LATE_MS 60
 
-/* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
-static const struct kind { const char *name; int nr, arg; uint64_t value; bool min, ours; } kinds[] = {
+/* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least
+ * that. */
+static const struct kind {
+	const char *name;
+	int nr, arg;
+	uint64_t value;
+	bool min, ours;
+} kinds[] = {
 	{ "memfd_create", SYS_memfd_create, -1, 0, false, false },
 	{ "ftruncate", SYS_ftruncate, -1, 0, false, false },
 	{ "seal", SYS_fcntl, 1, F_ADD_SEALS, false, false },
@@ -54,9 +67,10 @@ static const struct kind { const char *name; int nr, arg; uint64_t value; bool m
 	{ "timerfd", SYS_timerfd_create, -1, 0, false, false },
 	{ "unix-socket", SYS_socket, 0, AF_UNIX, false, false },
 	{ "netlink", SYS_socket, 0, AF_NETLINK, false, false },
-	{ "bind-name", SYS_bind, 2, 20, true, false },		/* a TCP address is shorter */
+	{ "bind-name", SYS_bind, 2, 20, true, false }, /* a TCP address is shorter */
 	{ "connect-name", SYS_connect, 2, 20, true, false },
-	{ "listen", SYS_listen, 1, 8, false, false },		/* the victim's own has another backlog */
+	/* the victim's own has another backlog */
+	{ "listen", SYS_listen, 1, 8, false, false },
 	{ "clone", SYS_clone, -1, 0, false, false },
 	{ "clone3", SYS_clone3, -1, 0, false, false },
 	{ "epoll_create", SYS_epoll_create1, -1, 0, false, false },
@@ -93,19 +107,23 @@ static int install(int nr)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -1;
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &p);
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+			    &p);
 }
 
 static bool is(const struct kind *k, const struct seccomp_data *d)
 {
-	if (d->nr != k->nr || (d->nr == SYS_futex && (d->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT))	/* a wake never fails: the sleeper would sleep for ever */
+	/* a wake never fails: the sleeper would sleep for ever */
+	if (d->nr != k->nr || (d->nr == SYS_futex && (d->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT))
 		return false;
 	if (k->arg < 0)
 		return true;
-	return k->min ? d->args[k->arg] >= k->value : (uint32_t)d->args[k->arg] == (uint32_t)k->value;
+	return k->min ? d->args[k->arg] >= k->value
+		      : (uint32_t)d->args[k->arg] == (uint32_t)k->value;
 }
 
-/* Where the library is: looked up once for each image of the program, which begins with no TCP socket. */
+/* Where the library is: looked up once for each image of the program, which begins with no TCP
+ * socket. */
 static struct { uint64_t lo, hi; } at;
 
 static bool in_library(pid_t pid, uint64_t ip)
@@ -123,7 +141,8 @@ static bool in_library(pid_t pid, uint64_t ip)
 		unsigned long lo, hi;
 		char mode[8];
 
-		if (strstr(line, "librdmashim") && sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) == 3 && mode[2] == 'x') {
+		if (strstr(line, "librdmashim") &&
+		    sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) == 3 && mode[2] == 'x') {
 			at.lo = lo;
 			at.hi = hi;
 		}
@@ -151,7 +170,8 @@ static bool called_by_library(pid_t tid)
 		fclose(f);
 	if (!at)
 		return false;
-	while (at > line && at[-1] != ' ')	/* the last but one: the stack's pointer; the last: the instruction's */
+	while (at > line && at[-1] != ' ')	/* the last but one: the stack's pointer; the
+						 * last: the instruction's */
 		at--;
 	if (sscanf(at, "%lx", &sp) != 1)
 		return false;
@@ -172,8 +192,9 @@ static int verdict(const struct kind *k, const struct seccomp_notif *n, long fro
 
 	if (d->nr == SYS_socket && (d->args[0] == AF_INET || d->args[0] == AF_INET6))
 		counting = true, at.hi = 0;
-	if (!counting || !is(k, d) || (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer) &&
-					   !(deep && called_by_library((pid_t)n->pid))))
+	if (!counting || !is(k, d) ||
+	    (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer) &&
+	     !(deep && called_by_library((pid_t)n->pid))))
 		return 0;
 	seen++;
 	if (seen < from || (to && seen > to))
@@ -244,7 +265,8 @@ int main(int argc, char **argv)
 		if (!strcmp(kinds[i].name, argv[1]))
 			k = &kinds[i];
 	if (argc > 5 && strspn(argv[1] + (argv[1][0] == '+'), "0123456789")) {
-		any = (struct kind){ .name = argv[1], .nr = atoi(argv[1]), .arg = -1, .ours = true };
+		any = (struct kind){ .name = argv[1], .nr = atoi(argv[1]), .arg = -1,
+				     .ours = true };
 		deep = argv[1][0] == '+';
 		k = &any;
 	}
@@ -278,7 +300,11 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_term);
 	if (write(go[1], "g", 1) != 1)
 		return 2;
-	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), !strcmp(argv[4], "short") ? SHORT : !strcmp(argv[4], "late") ? LATE : atoi(argv[4]), &st);
+	supervise(fd, child, k, atol(argv[2]), atol(argv[3]),
+		  !strcmp(argv[4], "short")  ? SHORT
+		  : !strcmp(argv[4], "late") ? LATE
+					     : atoi(argv[4]),
+		  &st);
 	fprintf(stderr, "%s: %ld seen, %ld failed\n", k->name, seen, failed);
 	return WIFSIGNALED(st) ? 128 + WTERMSIG(st) : WEXITSTATUS(st);
 }

@@ -1,6 +1,7 @@
 /*
- * fault_short.h - for fault.c: a call on a TCP socket that moves a third of what was asked for, as the kernel may let it. The supervisor
- * makes the call itself, on a copy of the descriptor, with the program's memory at the other end.
+ * fault_short.h - for fault.c: a call on a TCP socket that moves a third of what was asked for,
+ * as the kernel may let it. The supervisor makes the call itself, on a copy of the descriptor,
+ * with the program's memory at the other end.
  */
 #ifndef FAULT_SHORT_H
 #define FAULT_SHORT_H
@@ -56,7 +57,8 @@ static bool understand(pid_t pid, const struct seccomp_data *d, struct moving *m
 		m->out = d->nr == SYS_sendmsg;
 		m->flags = (int)d->args[2];
 		m->msg = d->args[1];
-		return peek(pid, m->msg, &h, sizeof h) && !h.msg_name && !h.msg_controllen && peek_iov(pid, (uintptr_t)h.msg_iov, h.msg_iovlen, m);
+		return peek(pid, m->msg, &h, sizeof h) && !h.msg_name && !h.msg_controllen &&
+		       peek_iov(pid, (uintptr_t)h.msg_iov, h.msg_iovlen, m);
 	default: return false;
 	}
 }
@@ -77,12 +79,14 @@ static bool fits(int fd, const struct moving *m)
 	int type = 0, domain = 0;
 	socklen_t len = sizeof type;
 
-	if (m->flags & (MSG_WAITALL | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE) || (!(m->flags & MSG_DONTWAIT) && !(fcntl(fd, F_GETFL) & O_NONBLOCK)))
+	if (m->flags & (MSG_WAITALL | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE) ||
+	    (!(m->flags & MSG_DONTWAIT) && !(fcntl(fd, F_GETFL) & O_NONBLOCK)))
 		return false;
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_STREAM)
 		return false;
 	len = sizeof domain;
-	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) && (domain == AF_INET || domain == AF_INET6);
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) &&
+	       (domain == AF_INET || domain == AF_INET6);
 }
 
 static ssize_t move_some(pid_t pid, int fd, struct moving *m, size_t want)
@@ -94,13 +98,17 @@ static ssize_t move_some(pid_t pid, int fd, struct moving *m, size_t want)
 
 	cut_iov(m, want);
 	if (m->out)
-		return process_vm_readv(pid, &l, 1, m->iov, (unsigned long)m->n, 0) == (ssize_t)want ? send(fd, buf, want, m->flags | MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+		return process_vm_readv(pid, &l, 1, m->iov, (unsigned long)m->n, 0) == (ssize_t)want
+			       ? send(fd, buf, want, m->flags | MSG_NOSIGNAL | MSG_DONTWAIT)
+			       : -1;
 	n = recv(fd, buf, want, m->flags | MSG_DONTWAIT);
 	l.iov_len = n > 0 ? (size_t)n : 0;
 	if (n > 0 && process_vm_writev(pid, &l, 1, m->iov, (unsigned long)m->n, 0) != n)
 		return -1;
 	if (m->msg) {
-		struct iovec from = { &none, sizeof none }, at = { (void *)(uintptr_t)(m->msg + offsetof(struct msghdr, msg_flags)), sizeof none };
+		struct iovec from = { &none, sizeof none },
+			at = { (void *)(uintptr_t)(m->msg + offsetof(struct msghdr, msg_flags)),
+			       sizeof none };
 
 		process_vm_writev(pid, &from, 1, &at, 1, 0);
 	}

@@ -1,10 +1,13 @@
 #!/bin/bash
-# Every system call that the library needs for itself fails: once, or for ever, at the server or at the client. And limits, and
-# places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
-# written they must name a reason, or say that the fast path was found all the same.
+# Every system call that the library needs for itself fails: once, or for ever, at the server or
+# at the client. And limits, and places that are missing. Each time all bytes must arrive, both
+# ends end well and nothing hangs; where the counters can be written they must name a reason, or
+# say that the fast path was found all the same.
 #	faults.sh [NAME...]		two halves beside each other, since most of a run is waiting
-#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour); beyond the
-#				8th about every fifth; EVERY=1: each (four hours); EVERY=4,2: the 2nd, 6th, 10th ...; a row
+#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so
+#					on until a run makes fewer, and all (an hour); beyond the
+#				8th about every fifth; EVERY=1: each (four hours); EVERY=4,2: the
+#				2nd, 6th, 10th ...; a row
 #					that is never used fails
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
@@ -19,19 +22,23 @@ TABLE=
 ONLY=("$@")
 ran=0 rc=0 cut=0 hit=0 nth=0
 
-# Two halves, each with every second run and every second port. The fourth descriptor gets "RUNS FAILED-IN CUT".
+# Two halves, each with every second run and every second port. The fourth descriptor gets "RUNS
+# FAILED-IN CUT".
 if [[ -z $TABLE && -z ${HALF-} && $# == 0 ]]; then
 	for h in 0 1; do HALF=$h "$0" 4>"$TMP/half.$h" & halves[h]=$!; done
 	PIDS=("${halves[@]}")
 	for h in 0 1; do wait "${halves[$h]}" || rc=$?; done
 	((rc == 77)) && exit 77
-	read -r ran hit cut < <(awk '{ a += $1; b += $2; c += $3 } END { print a + 0, b + 0, c + 0 }' "$TMP"/half.*)
+	read -r ran hit \
+		cut < <(awk '{ a += $1; b += $2; c += $3 } END { print a + 0, b + 0, c + 0 }' \
+		"$TMP"/half.*)
 	say "$ran runs, in $hit a call failed, $cut of them reached the fast path all the same"
 	((rc || (hit > 55 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
 	exit $rc
 fi
 
-# AddressSanitizer's runtime ends the process when it has no memory, or at its end no /proc; any is too large for a small address space.
+# AddressSanitizer's runtime ends the process when it has no memory, or at its end no /proc; any
+# is too large for a small address space.
 wanted() {
 	[[ ${SAN-} == address && $1 =~ ^(mmap-|no-proc) ]] && return 1
 	[[ -n ${SAN-} && $1 == as-* ]] && return 1
@@ -46,19 +53,24 @@ wanted() {
 #	plain		many small bursts, on a lasting connection and on fresh ones
 #	earns		the same, and connections earn their path only when some bytes have moved
 #	vectors		as earns, by readv and writev
-#	messages	vectors, but the library looks for a path from the first byte: it moves them by its own calls
-#	blocks		large blocks by calls that wait; the server's connections are held by a child for a while; a splice
-#	directory	the ends meet in a directory, where somebody's socket was left long ago; the programs have executed themselves again
+#	messages	vectors, but the library looks for a path from the first byte: it moves
+#			them by its own calls
+#	blocks		large blocks by calls that wait; the server's connections are held by a
+#			child for a while; a splice
+#	directory	the ends meet in a directory, where somebody's socket was left long ago;
+#			the programs have executed themselves again
 scene() {
 	local quickly=('earn_bytes 0' 'earn_rounds 0' 'discovery 200ms' 'watch_after 0')
 	SCENE=$1 SERVES=echo ASKS=once BYTES=3840000 WITH=()
 	case $SCENE in
 	plain) policy "${quickly[@]}" ;;
 	earns) policy 'earn_bytes 300000' 'earn_rounds 100000' 'discovery 200ms' ;;
-	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' 'discovery 200ms' ;;
+	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' \
+		'discovery 200ms' ;;
 	messages) WITH=(VICTIM_VECTORS=1); policy "${quickly[@]}" ;;
 	blocks) SERVES=lend ASKS=blocks BYTES=14155776; policy "${quickly[@]}" ;;
-	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" "discovery_dir $TMP/meet" ;;
+	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" \
+		"discovery_dir $TMP/meet" ;;
 	*) fail "no scene $SCENE" ;;
 	esac
 }
@@ -66,8 +78,11 @@ left_long_ago() { python3 -S -E -c 'import os, socket, sys
 socket.socket(socket.AF_UNIX).bind(sys.argv[1])
 os.utime(sys.argv[1], (1, 1))' "$TMP/meet/shim1.left"; }
 
-# A call that the library makes on the program's behalf, with an error that the kernel could give: that it was told is right.
-was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log" "$TMP/client.log"; }
+# A call that the library makes on the program's behalf, with an error that the kernel could give:
+# that it was told is right.
+was_told() {
+	[[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log" "$TMP/client.log"
+}
 
 # The victim's own process, of one in which a wrapper runs it.
 victim_of() {
@@ -82,12 +97,16 @@ victim_of() {
 
 # Told again and again: pgrep misses one now and then while many processes end.
 ends() { kill -TERM "$(victim_of "$1")" 2>/dev/null; gone "$1"; }
-stacks() { timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$(victim_of "$2")" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | sed "s/^/$1: /" >&3; }
+stacks() {
+	timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$(victim_of "$2")" \
+		-ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | sed "s/^/$1: /" >&3
+}
 
 # The client has closed all and rests; or it has ended by itself.
 rests() { grep -q ' bytes$' "$TMP/client.log" || gone "$1"; }
 
-# What a process holds: descriptors; kB of shared memory that is mapped, but for the counters; mappings.
+# What a process holds: descriptors; kB of shared memory that is mapped, but for the counters;
+# mappings.
 holds() {
 	local p range rest kb=0 n=0
 	p=$(victim_of "$1") || return
@@ -98,7 +117,8 @@ holds() {
 	echo "$(find "/proc/$p/fd" -mindepth 1 | wc -l) $kb $n"
 } 2>/dev/null
 
-# No more than one end held in a run without faults; a link that was never proven goes after three seconds, a silent caller after two.
+# No more than one end held in a run without faults; a link that was never proven goes after three
+# seconds, a silent caller after two.
 declare -A LIMIT=()
 no_more() {
 	local h=() limit
@@ -115,13 +135,17 @@ left_over() {
 		return
 	fi
 	within 5 no_more "$2" "$3" && return
-	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$SCENE.$3]}: $(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' | sort | uniq -c | tr -s ' \n' ' ')"
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault" \
+		"${LIMIT[$SCENE.$3]}:" \
+		"$(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' |
+		sort | uniq -c | tr -s ' \n' ' ')"
 	rc=1
 }
 steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD == "$was" ]]; }
 
-# run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end. REASONS: a regular expression
-# for the reasons that the counters may show; "" = there is no counting.
+# run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end.
+# REASONS: a regular expression for the reasons that the counters may show; "" = there is no
+# counting.
 run() {
 	local name=$1 reasons=$2 status=0 srv out ask
 	wanted "$name" || return 0
@@ -147,8 +171,10 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "${WITH[@]}" "${ask[@]}"
-	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; within 5 ends "$PID" || stacks "$name" "$PID"; }
+	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "${WITH[@]}" \
+		"${ask[@]}"
+	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" \
+		client; within 5 ends "$PID" || stacks "$name" "$PID"; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
@@ -157,7 +183,8 @@ run() {
 	if was_told; then
 		hit=$((hit + 1))
 		kill -TERM "$srv" 2>/dev/null
-		within 5 gone "$srv" || { say "$name: the server does not end"; rc=1; kill -KILL "$srv"; }
+		within 5 gone "$srv" || { say "$name: the server does not end"; rc=1; kill \
+			-KILL "$srv"; }
 		wait "$srv" 2>/dev/null
 		return
 	fi
@@ -165,7 +192,8 @@ run() {
 		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
 		rc=1
 	fi
-	kill -TERM "$srv" 2>/dev/null || { say "$name: the server died: $(tail -n 5 "$TMP/server.log")"; rc=1; }
+	kill -TERM "$srv" 2>/dev/null ||
+		{ say "$name: the server died: $(tail -n 5 "$TMP/server.log")"; rc=1; }
 	if ! within 5 gone "$srv"; then
 		say "$name: the server does not end"
 		rc=1
@@ -175,21 +203,28 @@ run() {
 	grep -q ' [1-9][0-9]* failed' "$TMP/server.log" "$TMP/client.log" && hit=$((hit + 1))
 	[[ -n $reasons ]] || return 0
 	collect
-	# Over before the library had looked at it: says nothing about what it would have found. Once more, with longer pauses.
-	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|searching:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
+	# Over before the library had looked at it: says nothing about what it would have found.
+	# Once more, with longer pauses.
+	if ((FAST == 0)) &&
+		[[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|searching:[0-9]+|-)$ &&
+		${tries:=1} -lt 5 ]]; then
 		tries=$((tries + 1)) ran=$((ran - 1)) nth=$((nth - 1))
 		AGAIN=1 run "$@"
 		return
 	fi
 	tries=1
 	((FAST > 0)) && cut=$((cut + 1))
-	[[ $FAST -gt 0 || $REASONS =~ $reasons ]] || { say "$name: no byte on a fast path because: $REASONS, expected $reasons"; rc=1; }
-	[[ -n ${VERBOSE-} ]] && say "$name: $FAST bytes on a fast path, reasons $REASONS; $(grep -h seen "$TMP"/{server,client}.log | tr '\n' ' ')"
+	[[ $FAST -gt 0 || $REASONS =~ $reasons ]] ||
+		{ say "$name: no byte on a fast path because: $REASONS, expected $reasons"; rc=1; }
+	[[ -n ${VERBOSE-} ]] &&
+		say "$name: $FAST bytes on a fast path, reasons $REASONS;" \
+		"$(grep -h seen "$TMP"/{server,client}.log | tr '\n' ' ')"
 	return 0
 }
 
-# calls KIND ERRNO REASONS WHERE...: s, c all at the server, at the client; 1 the client's first; 2 both second ones; 3 both third
-# and further ones. Only where there are such calls: a run in which nothing fails is counted and said.
+# calls KIND ERRNO REASONS WHERE...: s, c all at the server, at the client; 1 the client's first;
+# 2 both second ones; 3 both third and further ones. Only where there are such calls: a run in
+# which nothing fails is counted and said.
 calls() {
 	local kind=$1 err=$2 reasons=$3 w
 	shift 3
@@ -204,10 +239,12 @@ calls() {
 	done
 }
 
-# System calls that the library's own code makes, what they fail with, and whether they may do so for ever ("once": an answer
-# that a kernel gives now and then); "told": the program may hear of it, because it asked; "passed": it is the program's own, which the
-# library passes on by way of libc. Then the scene in which the library makes it, if not the plain one; and @TEST, which lets it fail where
-# none of these programs can reach it. Every call in the sources must have a row: here, or among those that cannot be tried, with why.
+# System calls that the library's own code makes, what they fail with, and whether they may do so
+# for ever ("once": an answer that a kernel gives now and then); "told": the program may hear of
+# it, because it asked; "passed": it is the program's own, which the library passes on by way of
+# libc. Then the scene in which the library makes it, if not the plain one; and @TEST, which lets
+# it fail where none of these programs can reach it. Every call in the sources must have a row:
+# here, or among those that cannot be tried, with why.
 table='
 epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever; ppoll 4 once; fcntl 24 ever; read 4 once
 socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever
@@ -218,8 +255,10 @@ process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 eve
 epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
 readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
 inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; munlock 12 ever; mprotect 12 ever'
-# Those that move an application's bytes, and the scene in which they do: they move a third of them each time, as a kernel may.
-declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors [sendmsg]=messages [recvmsg]=messages)
+# Those that move an application's bytes, and the scene in which they do: they move a third of
+# them each time, as a kernel may.
+declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors \
+	[sendmsg]=messages [recvmsg]=messages)
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid getresuid clock_gettime sched_yield exit_group: cannot fail
@@ -240,29 +279,36 @@ rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does no
 complete() {
 	local c rows bad=0
 	# shellcheck disable=SC2001  # lines
-	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' | tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
+	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' |
+		tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
 	# shellcheck disable=SC2013  # names
-	for c in $(grep -roh --include='*.[ch]' '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy} | sort -u); do
-		[[ $rows == *" ${c#SYS_} "* ]] || { say "$c is in the sources and has no row in the table"; bad=1; }
+	for c in $(grep -roh --include='*.[ch]' '\bSYS_[a-z0-9_]*[a-z0-9]\b' \
+		"$TOP"/{shim,rdma,policy} | sort -u); do
+		[[ $rows == *" ${c#SYS_} "* ]] ||
+			{ say "$c is in the sources and has no row in the table"; bad=1; }
 	done
 	return $bad
 }
 number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - | tail -n 1; }
 
-# The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since hundreds are alike, unless EVERY is set.
+# The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since hundreds are
+# alike, unless EVERY is set.
 whole_table() {
 	local call err how where nr n w end row rows used parts step first
 	IFS=, read -r step first <<<"${EVERY:-0},1"
 	first=${first%,*}
-	mapfile -t rows <<<"${table//;/$'\n'}"	# not a loop that reads: the programs would inherit its descriptor
+	# not a loop that reads: the programs would inherit its descriptor
+	mapfile -t rows <<<"${table//;/$'\n'}"
 	for row in "${rows[@]}"; do
 		read -r call err how where <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue
 		nr=$(number "$call") used=0 parts=0
 		# those that it asks libc for
-		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/libc/calls.def" || nr=+$nr
+		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," \
+			"$TOP/shim/libc/calls.def" || nr=+$nr
 		TOLD=''
-		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
+		[[ $how == *,told ]] &&
+			TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
 		begin_scene "${where:-plain}"
 		for w in s c; do
 			for ((n = first; n < 3000; n = step ? n + step : n < 8 ? n + 1 : n * 5 / 4)); do
@@ -278,12 +324,14 @@ whole_table() {
 			at_end "$w" "$call-ever" "$F $nr 1 0 $err"
 		done
 		((used)) || unused "$call" "${where-}"
-		[[ -z ${short[$call]-} || $parts == 1 ]] || { say "$call: never moved a part"; rc=1; }
+		[[ -z ${short[$call]-} || $parts == 1 ]] ||
+			{ say "$call: never moved a part"; rc=1; }
 	done
 }
 unused() {
 	if [[ $2 == @* ]]; then
-		[[ -e $TOP/tests/${2#@}.c || -e $TOP/tests/${2#@}.sh ]] && { say "$1: never used here; it fails in ${2#@}"; return; }
+		[[ -e $TOP/tests/${2#@}.c || -e $TOP/tests/${2#@}.sh ]] &&
+			{ say "$1: never used here; it fails in ${2#@}"; return; }
 		say "$1: never used, and there is no ${2#@}"
 	else
 		say "$1: never used: nothing failed"
@@ -296,7 +344,8 @@ in_parts() {
 	begin_scene "${short[$2]}"
 	hit=0
 	at_end "$1" "$2-short" "$F $nr 1 0 short"
-	say "$2 in parts, $1: $(awk '/ seen, / { n += $4 } END { print n + 0 }' "$TMP"/{server,client}.log)"
+	say "$2 in parts, $1:" \
+		"$(awk '/ seen, / { n += $4 } END { print n + 0 }' "$TMP"/{server,client}.log)"
 	((hit)) && parts=1
 	scene "$was"
 }
@@ -307,11 +356,13 @@ begin_scene() {
 	scene "$name"
 	[[ -n ${LIMIT[$name.client]-} ]] || one_run "plain-$name" "" ""
 }
-# Blocks are copied only between processes with the same filters (docs/security.md): the other end gets one, in which nothing fails.
+# Blocks are copied only between processes with the same filters (docs/security.md): the other end
+# gets one, in which nothing fails.
 at_end() {
 	local other=""
 	[[ $SCENE == blocks ]] && other="$F $(number getpgid) 99999 99999 1"
-	if [[ $1 == s ]]; then one_run "$2-server" "$3" "$other"; else one_run "$2-client" "$other" "$3"; fi
+	if [[ $1 == s ]]; then one_run "$2-server" "$3" "$other"; else one_run "$2-client" \
+		"$other" "$3"; fi
 }
 one_run() {
 	local ONLY=()
@@ -328,12 +379,14 @@ if [[ -n $TABLE ]]; then
 	exit $rc
 fi
 run plain fast-path-only "" ""
-say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]} (descriptors, kB of links, mappings)"
+say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]}" \
+	"(descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
-calls mmap $ENOMEM "$any" s c 1 2 5	# before the fifth: the counters, the sweep of others', the places, the first streams
+# before the fifth: the counters, the sweep of others', the places, the first streams
+calls mmap $ENOMEM "$any" s c 1 2 5
 calls madvise $ENOSYS "$any" s c 1
 calls timerfd $EMFILE 'no-fds|no-thread' s c 1 2
 calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2
@@ -371,13 +424,15 @@ run nofile-16-client "$any" "" "prlimit --nofile=16"
 run nofile-8 "" "prlimit --nofile=8" "prlimit --nofile=8"
 
 run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
-run as-22M "$any" "prlimit --as=22000000" "prlimit --as=22000000"	# room for the counters (13 MB) and the program, not for a segment
+# room for the counters (13 MB) and the program, not for a segment
+run as-22M "$any" "prlimit --as=22000000" "prlimit --as=22000000"
 run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
 
 run fsize-0 "" "prlimit --fsize=0" ""
 if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	# RLIMIT_NPROC does not bind root: as another user, who needs the counters' directory.
-	run nproc-1 "" "setpriv --reuid 31337 --regid 31337 --clear-groups prlimit --nproc=1" "setpriv --reuid 31338 --regid 31338 --clear-groups prlimit --nproc=1"
+	run nproc-1 "" "setpriv --reuid 31337 --regid 31337 --clear-groups prlimit --nproc=1" \
+		"setpriv --reuid 31338 --regid 31338 --clear-groups prlimit --nproc=1"
 	cat >"$TMP/without" <<-'END'
 		#!/bin/bash
 		# without proc|shm|full|overcommit COMMAND...
@@ -393,9 +448,12 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	END
 	chmod 755 "$TMP/without"
 	run no-proc "$any" "unshare -m $TMP/without proc" "unshare -m $TMP/without proc"
-	run strict fast-path-only "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit"
-	run strict-madvise "$any" "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit $F madvise 1 0 $ENOMEM"
-	run strict-old fast-path-only "unshare -m $TMP/without overcommit $F madvise 1 0 22" "unshare -m $TMP/without overcommit $F madvise 1 0 22"
+	run strict fast-path-only "unshare -m $TMP/without overcommit" \
+		"unshare -m $TMP/without overcommit"
+	run strict-madvise "$any" "unshare -m $TMP/without overcommit" \
+		"unshare -m $TMP/without overcommit $F madvise 1 0 $ENOMEM"
+	run strict-old fast-path-only "unshare -m $TMP/without overcommit $F madvise 1 0 22" \
+		"unshare -m $TMP/without overcommit $F madvise 1 0 22"
 	NO_STAT_DIR=1
 	run no-shm "" "unshare -m $TMP/without shm" "unshare -m $TMP/without shm"
 	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every fuzz target: its seeds, and new inputs for some seconds, two targets at a time. make fuzz runs one for longer.
+# Every fuzz target: its seeds, and new inputs for some seconds, two targets at a time. make fuzz
+# runs one for longer.
 #	fuzz.sh [TARGET...]		SECS= for each
 # TIMEOUT: 300
 [[ -z ${SAN-} ]] || { echo "the fuzz targets have sanitizers of their own" >&3; exit 77; }

@@ -1,9 +1,9 @@
 /*
- * holders.c - a program whose forked worker has given up its rights and was taken over: what it can
- * write to in the memory that it shares with its parent it fills with lies, for as long as it lives.
- * The parent goes on connecting and forking.
+ * holders.c - a program whose forked worker has given up its rights and was taken over: what it
+ * can write to in the memory that it shares with its parent it fills with lies, for as long as
+ * it lives. The parent goes on connecting and forking.
  *
- *	holders ATTACK PORT	PORT: where `victim echo` listens
+ * 	holders ATTACK PORT	PORT: where `victim echo` listens
  * Prints the medians of what the parent's calls took, in microseconds.
  * Exits 0; 1 after a wrong byte or a stall of 8 s on a connection that the worker never had.
  */
@@ -87,7 +87,8 @@ static void fill(uint32_t (*word)(unsigned))
 	while (fgets(line, sizeof line, maps)) {
 		unsigned long from, to;
 
-		if (!strstr(line, "rw-s") || !strstr(line, "/dev/zero") || sscanf(line, "%lx-%lx", &from, &to) != 2)
+		if (!strstr(line, "rw-s") || !strstr(line, "/dev/zero") ||
+		    sscanf(line, "%lx-%lx", &from, &to) != 2)
 			continue;
 		for (uint32_t *p = (void *)from; p < (uint32_t *)to; p++)
 			*(volatile uint32_t *)p = word((unsigned)(((uintptr_t)p & 63) / 4));
@@ -106,7 +107,8 @@ static void silence(void)
 }
 
 static const struct { const char *name; uint32_t (*word)(unsigned); } attacks[] = {
-	{ "taken", taken_word }, { "pids", pid_word }, { "fallback", fallback_word }, { "wild", wild_word },
+	{ "taken", taken_word }, { "pids", pid_word }, { "fallback", fallback_word },
+		{ "wild", wild_word },
 	{ "silence", NULL }, { "none", NULL },
 };
 
@@ -161,7 +163,8 @@ static void burst(int fd)
 	for (size_t i = 0; i < sizeof out; i++)
 		out[i] = (uint8_t)(next_noise() >> 24);
 	while (got < sizeof in) {
-		struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
+		struct pollfd p = { .fd = fd,
+				    .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
 		ssize_t n;
 
 		if (!poll(&p, 1, STALL_MS)) {
@@ -249,7 +252,7 @@ int main(int argc, char **argv)
 	}
 	kill(bad, SIGKILL);
 	waitpid(bad, &status, 0);
-	printf("fork %lld close %lld speak %lld\n", (long long)median(forked), (long long)median(closed),
-	       (long long)median(spoke));
+	printf("fork %lld close %lld speak %lld\n", (long long)median(forked),
+	       (long long)median(closed), (long long)median(spoke));
 	return 0;
 }

@@ -1,8 +1,11 @@
 """Ends for identity.sh; they know nothing of the library.
-	identity.py server PORT [inherited|dropped] [late]	echoes one connection after the other, until SIGTERM
-	    inherited: a child of another user accepts from the listener that it got; dropped: becomes another user after accept()
+	identity.py server PORT [inherited|dropped] [late]      echoes one connection after the
+	other, until SIGTERM
+	    inherited: a child of another user accepts from the listener that it got; dropped:
+	    becomes another user after accept()
 	    late: accepts after a second
-	identity.py client PORT [COUNT [SOURCE-PORT]]		COUNT connections, each with bytes of its own
+	identity.py client PORT [COUNT [SOURCE-PORT]]           COUNT connections, each with bytes
+	of its own
 """
 import os, signal, socket, struct, sys, time
 import echo
@@ -49,4 +52,5 @@ def client(port, count=1, source=0):
         s.close()
 
 
-{"server": lambda p, *how: server(int(p), how), "client": lambda p, *a: client(int(p), *map(int, a))}[sys.argv[1]](*sys.argv[2:])
+{"server": lambda p, *how: server(int(p), how), "client": lambda p,
+ *a: client(int(p), *map(int, a))}[sys.argv[1]](*sys.argv[2:])

@@ -72,7 +72,8 @@ static void locked_segment(void)
 	h.ctl = accept4(h.name, NULL, NULL, SOCK_CLOEXEC);
 	if (hear(&h, &m, 3000) != 1 || m.type != CTL_HELLO)
 		broken("no HELLO");
-	if (segment_create(&h.a, 16, 1 << 24, 0, &fd) || say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
+	if (segment_create(&h.a, 16, 1 << 24, 0, &fd) ||
+	    say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
 		broken("WELCOME");
 	tell_bell(&h);
 	lock_file(fd);

@@ -1,6 +1,6 @@
 /*
- * lies_link.h - the scenarios up to the bound stream: HELLO, BIND, BELL, and what is said about cuts.
- * Part of peer.c, which says what a scenario is.
+ * lies_link.h - the scenarios up to the bound stream: HELLO, BIND, BELL, and what is said about
+ * cuts. Part of peer.c, which says what a scenario is.
  */
 #ifndef LIES_LINK_H
 #define LIES_LINK_H
@@ -92,7 +92,8 @@ static int memory(uint64_t size, const struct segment_header *head, int seals)
 {
 	int fd = memfd_create("rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (ftruncate(fd, (off_t)size) || (head && pwrite(fd, head, sizeof *head, 0) != sizeof *head))
+	if (ftruncate(fd, (off_t)size) ||
+	    (head && pwrite(fd, head, sizeof *head, 0) != sizeof *head))
 		broken("memfd: %s", strerror(errno));
 	fcntl(fd, F_ADD_SEALS, seals);
 	return fd;
@@ -100,7 +101,8 @@ static int memory(uint64_t size, const struct segment_header *head, int seals)
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static void one_hello(struct peer *h, const char *what, const void *rec, size_t len, const int *fds, int n)
+static void one_hello(struct peer *h, const char *what, const void *rec, size_t len, const int *fds,
+		      int n)
 {
 	h->ctl = call_victim(h);
 	/* Before we are let in the kernel takes no descriptors for the victim. */
@@ -138,20 +140,23 @@ static void bad_hellos(void)
 		if (t != CTL_HELLO) {
 			x = m, x.type = (uint16_t)t;
 			one_hello(&h, "another record first", &x, sizeof x, NULL, 0);
-			one_hello(&h, "another record first, with a descriptor", &x, sizeof x, &good, 1);
+			one_hello(&h, "another record first, with a descriptor", &x, sizeof x,
+				  &good, 1);
 		}
 }
 
 /* ---- the victim connects ---- */
 
 /* Its next connect to our name is answered by that. What follows must be the end of the link. */
-static void one_welcome(struct peer *h, const char *what, const void *rec, size_t len, const int *fds, int n)
+static void one_welcome(struct peer *h, const char *what, const void *rec, size_t len,
+			const int *fds, int n)
 {
 	struct ctl_msg m;
 
 	if (h->name < 0)
 		open_name(h);
-	if (!readable(h->name, 4000)) {		/* its search for that connection is over: another one */
+	/* its search for that connection is over: another one */
+	if (!readable(h->name, 4000)) {
 		close(h->name);
 		close(h->tcp);
 		get_tcp(h);
@@ -198,7 +203,8 @@ static void bad_welcomes(void)
 	close(fd);
 	one_welcome(&h, "a socket", &m, sizeof m, &h.tcp, 1);
 #define SEGMENT(what, size, head, seals) \
-	(fd = memory((size), (head), (seals)), one_welcome(&h, what, &m, sizeof m, &fd, 1), close(fd))
+	(fd = memory((size), (head), (seals)), one_welcome(&h, what, &m, sizeof m, &fd, 1), \
+		close(fd))
 	SEGMENT("unsealed", a.total, &g, 0);
 	SEGMENT("shrink not sealed", a.total, &g, F_SEAL_GROW | F_SEAL_SEAL);
 	SEGMENT("read-only", a.total, &g, SEALS | F_SEAL_WRITE);
@@ -292,8 +298,10 @@ static void any_records(void)
 		}
 		hello(&h);
 		for (int i = 0; i < 200; i++) {
-			struct ctl_msg m = record((unsigned)(rnd() % (CTL_TYPES + 2)), (uint32_t)(rnd() % 20 + (rnd() & 1 ? first_slot(&h) : 0)), (uint32_t)rnd() % 70,
-						  (uint32_t)rnd() % 4, rnd() % 100);
+			struct ctl_msg m =
+				record((unsigned)(rnd() % (CTL_TYPES + 2)),
+				       (uint32_t)(rnd() % 20 + (rnd() & 1 ? first_slot(&h) : 0)),
+				       (uint32_t)rnd() % 70, (uint32_t)rnd() % 4, rnd() % 100);
 
 			m.tuple = h.tuple;
 			if (rnd() % 4 == 0)
@@ -302,7 +310,8 @@ static void any_records(void)
 				m.index = (uint32_t)rnd();
 			if (rnd() % 8 == 0)
 				m.tuple.pport = (uint16_t)rnd();
-			if (say_raw(h.ctl, &m, rnd() % 50 ? sizeof m : rnd() % sizeof m, kinds + rnd() % 3, (int)(rnd() % 3)))
+			if (say_raw(h.ctl, &m, rnd() % 50 ? sizeof m : rnd() % sizeof m,
+				    kinds + rnd() % 3, (int)(rnd() % 3)))
 				break;
 		}
 		close(h.ctl);
@@ -464,7 +473,9 @@ static void turn(int fd)
 
 	switch (rnd() % 4) {
 	case 0: timerfd_settime(fd, 0, &storm, NULL); break;
-	case 1: timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &storm, NULL); break;
+	case 1:
+		timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &storm, NULL);
+		break;
 	case 2: sys(SYS_ioctl, fd, BELL_SET_TICKS, &most); break;
 	default: bell_ring_fd(fd);
 	}
@@ -482,24 +493,28 @@ static void must_go_on(uint64_t bursts)
 {
 	uint64_t was = progress ? *progress : 0, seen = was;
 
-	for (int64_t end = now_ms() + 5000; progress && seen < was + bursts * 120000; seen = *progress) {
+	for (int64_t end = now_ms() + 5000; progress && seen < was + bursts * 120000;
+	     seen = *progress) {
 		if (now_ms() > end)
-			broken("the victim's honest connection got on by %llu bytes only", (unsigned long long)(seen - was));
+			broken("the victim's honest connection got on by %llu bytes only",
+			       (unsigned long long)(seen - was));
 		nap(2);
 	}
 }
 
-/* The last reference to a socket whose close waits: unsent data, SO_LINGER, and a receiver that never reads. */
+/* The last reference to a socket whose close waits: unsent data, SO_LINGER, and a receiver that
+ * never reads. */
 static int lingering(int *keep)
 {
 	struct sockaddr_in a = loopback(0);
 	struct linger wait = { 1, 60 };
 	socklen_t len = sizeof a;
-	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static char junk[65536];
 
-	if (bind(l, (void *)&a, len) || listen(l, 4) || getsockname(l, (void *)&a, &len) || connect(fd, (void *)&a, len) ||
-	    (*keep = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
+	if (bind(l, (void *)&a, len) || listen(l, 4) || getsockname(l, (void *)&a, &len) ||
+	    connect(fd, (void *)&a, len) || (*keep = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
 		broken("lingering: %s", strerror(errno));
 	close(l);
 	while (send(fd, junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
@@ -525,7 +540,8 @@ static void close_apart(int fd)
 	pthread_detach(t);
 }
 
-/* Sockets whose close takes long, as proofs that prove nothing: nobody of the victim's waits for that. */
+/* Sockets whose close takes long, as proofs that prove nothing: nobody of the victim's waits for
+ * that. */
 static void lingers(void)
 {
 	struct ctl_tuple t;
@@ -552,8 +568,8 @@ static void lingers(void)
 		broken("no answer after two sockets that linger");
 }
 
-/* Bells of ours and of the victim's: a call on one that looks at the flags of the open file, or at what is in it, blocks.
- * Goes on until it is killed. */
+/* Bells of ours and of the victim's: a call on one that looks at the flags of the open file, or
+ * at what is in it, blocks. Goes on until it is killed. */
 static void turned_bell(void)
 {
 	int clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME_ALARM };
@@ -568,7 +584,8 @@ static void turned_bell(void)
 			fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 		say(&h, record(CTL_BELL, 0, i, 0, 0), fd);
 		fcntl(fd, F_SETFL, 0);
-		timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &(struct itimerspec){ { 0, 1 }, { 0, 1 } }, NULL);
+		timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET,
+				&(struct itimerspec){ { 0, 1 }, { 0, 1 } }, NULL);
 	}
 	if (fork()) {
 		nap(300);
@@ -606,7 +623,8 @@ static void many_bells(void)
 	}
 }
 
-/* Links that nobody proves to be worth one are given up, though their maker lives, and does not read. */
+/* Links that nobody proves to be worth one are given up, though their maker lives, and does not
+ * read. */
 static void unproven(void)
 {
 	struct pollfd p[20];
@@ -629,8 +647,8 @@ static void unproven(void)
 		broken("%d links of 20 without a connection are kept", left);
 }
 
-/* As many links as the victim gives, each with a connection of its own, and nothing moves on any of them. The table looks what they
- * cost; those who come after them are served. */
+/* As many links as the victim gives, each with a connection of its own, and nothing moves on any
+ * of them. The table looks what they cost; those who come after them are served. */
 static void many_links(void)
 {
 	struct ctl_msg m;

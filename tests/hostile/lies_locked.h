@@ -1,7 +1,8 @@
 /*
- * lies_locked.h - sockets that cannot be asked: a thread of the peer's is inside send() with memory that never
- * comes, and so has the kernel's lock of the socket, for which nobody can be woken (lock_sock()). And a socket
- * of AF_UNIX with a connection that lingers in its queue. For peer.c only.
+ * lies_locked.h - sockets that cannot be asked: a thread of the peer's is inside send() with
+ * memory that never comes, and so has the kernel's lock of the socket, for which nobody can be
+ * woken (lock_sock()). And a socket of AF_UNIX with a connection that lingers in its queue. For
+ * peer.c only.
  */
 #ifndef LIES_LOCKED_H
 #define LIES_LOCKED_H
@@ -86,8 +87,9 @@ static void takes_own(void)
 	become_other();
 	own = victims_own(&h);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", own);
-	if (send(own, "y", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || recv(own, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
-	    errno != EBADF || !fcntl(own, F_SETFL, O_RDWR) || !shutdown(own, SHUT_RD) || open(path, O_RDWR) >= 0 ||
+	if (send(own, "y", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+	    recv(own, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EBADF ||
+	    !fcntl(own, F_SETFL, O_RDWR) || !shutdown(own, SHUT_RD) || open(path, O_RDWR) >= 0 ||
 	    !setsockopt(own, SOL_SOCKET, SO_LINGER, &wait, sizeof wait))
 		broken("the victim's own socket is ours to use");
 }
@@ -104,7 +106,8 @@ static void locked_own(void)
 	thread_works("a socket of the victim's that we have locked");
 }
 
-/* It is made one that blocks, behind the back of the program, which waits for all its connections in one thread. */
+/* It is made one that blocks, behind the back of the program, which waits for all its
+ * connections in one thread. */
 static void turned_own(void)
 {
 	static char junk[65536];
@@ -212,8 +215,8 @@ static void lingers_inside(void)
 	thread_works("a socket with another in its queue, which lingers");
 }
 
-/* On each of many links as many as can be passed: they would all wait in queues of the victim's user,
- * who may have so many only, in all processes. The first is the last. */
+/* On each of many links as many as can be passed: they would all wait in queues of the victim's
+ * user, who may have so many only, in all processes. The first is the last. */
 static void crams(void)
 {
 	struct peer h[4], more;

@@ -1,18 +1,23 @@
 /*
- * lies_memory.h - a peer that has the victim read memory which is not its own: it links, forks, and becomes another
- * program, while the child goes on with the link and offers what that program has. For peer.c only.
+ * lies_memory.h - a peer that has the victim read memory which is not its own: it links, forks,
+ * and becomes another program, while the child goes on with the link and offers what that
+ * program has. For peer.c only.
  */
 #define VAULT    ((uint8_t *)0x10000000)	/* of the other program */
 #define VAULT_LEN (256 * 1024)
-#define LOOKALIKE ((struct ring_shared *)0x18000000)	/* where it has something like our shared memory */
+/* where it has something like our shared memory */
+#define LOOKALIKE ((struct ring_shared *)0x18000000)
 
 /* The other program: it has a secret, and never heard of the link. */
 static int vault(void)
 {
-	void *p = mmap(VAULT, VAULT_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-	const char *shared = getenv("VAULT_SHARED");	/* a file that the vault maps, as a program maps one of its caller's */
+	void *p = mmap(VAULT, VAULT_LEN, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	const char *shared = getenv("VAULT_SHARED");	/* a file that the vault maps, as a
+							 * program maps one of its caller's */
 	int fd = shared ? open(shared, O_RDONLY) : -1;
-	void *q = mmap(LOOKALIKE, 4096, fd < 0 ? PROT_READ | PROT_WRITE : PROT_READ, (fd < 0 ? MAP_ANONYMOUS : 0) | MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+	void *q = mmap(LOOKALIKE, 4096, fd < 0 ? PROT_READ | PROT_WRITE : PROT_READ,
+		       (fd < 0 ? MAP_ANONYMOUS : 0) | MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
 
 	if (p != VAULT || q != (void *)LOOKALIKE)
 		return 1;
@@ -35,7 +40,8 @@ static bool is_vault(pid_t pid)
 	return process_vm_readv(pid, &to, 1, &from, 1, 0) == 1 && c == 'S';
 }
 
-/* Offers n bytes at an address of its process, as shim/conn/stream_direct.c does. What became of it. */
+/* Offers n bytes at an address of its process, as shim/conn/stream_direct.c does. What became of
+ * it. */
 static uint32_t offer(struct peer *h, const void *where, const void *sh, size_t n)
 {
 	struct ring_shared *r = h->tx.sh;
@@ -47,7 +53,8 @@ static uint32_t offer(struct peer *h, const void *where, const void *sh, size_t 
 	atomic_store(&r->offer_addr, (uintptr_t)where);
 	atomic_store(&r->offer_len, n);
 	atomic_store(&r->offer, RING_OFFERED);
-	while (now_ms() < end && (atomic_load(&r->offer) == RING_OFFERED || atomic_load(&r->offer) == RING_TAKING)) {
+	while (now_ms() < end &&
+	       (atomic_load(&r->offer) == RING_OFFERED || atomic_load(&r->offer) == RING_TAKING)) {
 		ring_all(h);
 		nap(1);
 	}
@@ -101,7 +108,8 @@ static void offers_after_exec(const void *sh)
 		broken("the victim read another program's memory (offer %u)", st);
 	if (st != RING_REFUSED)
 		broken("the offer is not refused (%u)", st);
-	/* Not a second one, be it as true as it may: an answer to each would tell which addresses there are. */
+	/* Not a second one, be it as true as it may: an answer to each would tell which
+	 * addresses there are. */
 	st = offer(&h, VAULT, sh ? sh : h.tx.sh, VAULT_LEN);
 	if (st != RING_REFUSED)
 		broken("the second offer is not refused (%u)", st);
@@ -134,9 +142,9 @@ static void offers_own(void)
 	own_is_taken(&h, block);
 }
 
-/* ---- a word that is handed on ----
- * The other program maps a file of ours, as many map one of their caller's, and a child hands the victim's word on to
- * there as soon as it sees it: then the word is right in memory that is not the peer's.
+/* ---- a word that is handed on ---- The other program maps a file of ours, as many map one of
+ * their caller's, and a child hands the victim's word on to there as soon as it sees it: then
+ * the word is right in memory that is not the peer's.
  */
 #define RELAY_TRIES 40
 struct relay { struct ring_shared sh; _Atomic bool won, taken, refused; };
@@ -213,10 +221,12 @@ static void relay_often(void (*once)(struct relay *))
 	if (atomic_load(&page->won))
 		broken("the victim read another program's memory, try %d", tries - 1);
 	if (!atomic_load(&page->refused))
-		broken("the last offer was not refused%s", atomic_load(&page->taken) ? ", but taken" : "");
+		broken("the last offer was not refused%s",
+		       atomic_load(&page->taken) ? ", but taken" : "");
 }
 
-/* ---- ... by one who has fewer rights than the victim, as root has in a container, and may not read that program himself */
+/* ---- ... by one who has fewer rights than the victim, as root has in a container, and may not
+ * read that program himself */
 
 static void fewer_rights(void)
 {
@@ -307,7 +317,8 @@ static void relay_by_number(struct relay *page)
 		become_vault();
 	if (next != set[0])
 		broken("clone3: %s", strerror(errno));
-	for (int64_t end = now_ms() + 5000; !atomic_load(&page->refused) && !atomic_load(&page->won) && now_ms() < end;)
+	for (int64_t end = now_ms() + 5000;
+	     !atomic_load(&page->refused) && !atomic_load(&page->won) && now_ms() < end;)
 		nap(10);
 	kill(next, SIGKILL);
 	waitpid(next, &st, 0);

@@ -30,7 +30,8 @@ static void lying_wr(uint64_t by, bool rings)
 static void wr_jumps(void) { lying_wr(1ull << 40, false); }
 static void wr_beyond(void) { lying_wr(1, true); }
 
-/* The large ring takes no more than its size either, and what is in it before it was written is the liar's own loss. */
+/* The large ring takes no more than its size either, and what is in it before it was written is
+ * the liar's own loss. */
 static void large_beyond(void)
 {
 	struct peer h;
@@ -41,12 +42,14 @@ static void large_beyond(void)
 	atomic_store(&mine(&h)->large, (uint32_t)h.tx.large_size);
 	put(&h, "small", 5);
 	nap(20);
-	atomic_store(&mine(&h)->wr, h.tx.wr + h.tx.large_size + 1);	/* all of it was read, if it is one that reads */
+	/* all of it was read, if it is one that reads */
+	atomic_store(&mine(&h)->wr, h.tx.wr + h.tx.large_size + 1);
 	ring_all(&h);
 	must_lose(&h, "wr beyond the large ring");
 }
 
-/* Nothing to read is not looked at: only a victim that looks must see it, the others just get nothing. */
+/* Nothing to read is not looked at: only a victim that looks must see it, the others just get
+ * nothing. */
 static void wr_back(void)
 {
 	struct peer h;
@@ -81,7 +84,9 @@ static void header_garbage(void)
 
 	for (size_t i = 0; i < ODDS; i++) {
 		get_path(&h);
-		atomic_store(&mine(&h)->final, i == 1 ? h.tx.wr - 1 : i == 2 ? h.tx.wr + 3 : odd[i]);
+		atomic_store(&mine(&h)->final, i == 1	? h.tx.wr - 1
+					       : i == 2 ? h.tx.wr + 3
+							: odd[i]);
 		atomic_store(&mine(&h)->epoch, odd[i]);
 		atomic_store(&mine(&h)->cut, odd[ODDS - 1 - i]);
 		put(&h, "abc", 3);
@@ -102,7 +107,8 @@ static void masks(void)
 		memset(h.a.side, 0xff, 2 * sizeof *h.a.side);
 		memset(h.a.slot[h.slot].side, 0xff, sizeof h.a.slot[h.slot].side);
 		for (uint32_t s = 0; s < h.a.slots; s++)
-			atomic_store(&h.a.slot[s].dir[0].tx_want, ~0u), atomic_store(&h.a.slot[s].dir[1].tx_want, ~0u);
+			atomic_store(&h.a.slot[s].dir[0].tx_want, ~0u),
+				atomic_store(&h.a.slot[s].dir[1].tx_want, ~0u);
 		put(&h, "0123456789", 10);
 		nap(1);
 	}
@@ -118,7 +124,8 @@ static void frozen_beyond(void)
 	put(&h, "0123456789", 10);
 	nap(20);
 	take(&h);
-	say_cut(&h, CUT_MSG_FROZEN, h.rx_epoch, h.rx.rd + (1 << 30));	/* the victim may have sent more meanwhile */
+	/* the victim may have sent more meanwhile */
+	say_cut(&h, CUT_MSG_FROZEN, h.rx_epoch, h.rx.rd + (1 << 30));
 	must_lose(&h, "FROZEN beyond what was sent");
 }
 
@@ -175,7 +182,8 @@ static void close_control(void)
 		else
 			get_path(&h);
 		if (i & 1)
-			say_cut(&h, i < 2 ? CUT_MSG_ARM : CUT_MSG_REWIND, i < 2 ? 1 : h.tx_epoch, 0);
+			say_cut(&h, i < 2 ? CUT_MSG_ARM : CUT_MSG_REWIND, i < 2 ? 1 : h.tx_epoch,
+				0);
 		if (i >= 4)
 			shutdown(h.ctl, SHUT_WR);
 		else
@@ -233,7 +241,10 @@ static void fuzz(void)
 		get_path(&h);
 		for (int i = 0; i < 400 && now_ms() < end; i++) {
 			uint64_t at = rnd() % (h.a.slots * sizeof *h.a.slot / 8);
-			_Atomic uint64_t *w = wild ? (_Atomic uint64_t *)h.a.slot + at : (_Atomic uint64_t *)&h.a.slot[h.slot].side[rnd() & 1] + rnd() % 2;
+			_Atomic uint64_t *w =
+				wild ? (_Atomic uint64_t *)h.a.slot + at
+				     : (_Atomic uint64_t *)&h.a.slot[h.slot].side[rnd() & 1] +
+						rnd() % 2;
 			char buf[64];
 
 			switch (rnd() % 8) {
@@ -244,14 +255,18 @@ static void fuzz(void)
 				atomic_fetch_xor(w, 1ull << rnd() % 64);
 				break;
 			case 2:
-				atomic_store((_Atomic uint64_t *)h.a.side + rnd() % (2 * sizeof *h.a.side / 8), rnd());
+				atomic_store((_Atomic uint64_t *)h.a.side +
+						     rnd() % (2 * sizeof *h.a.side / 8),
+					     rnd());
 				break;
 			case 3:
 				if (wild)
-					atomic_store(rnd() & 1 ? &mine(&h)->wr : &theirs(&h)->rd, h.tx.wr + rnd() % 70000);
+					atomic_store(rnd() & 1 ? &mine(&h)->wr : &theirs(&h)->rd,
+						     h.tx.wr + rnd() % 70000);
 				break;
 			case 4:
-				say_cut(&h, 1 + (unsigned)(rnd() % 7), h.tx_epoch + (uint32_t)(rnd() % 2), h.tx.wr - rnd() % 20);
+				say_cut(&h, 1 + (unsigned)(rnd() % 7),
+					h.tx_epoch + (uint32_t)(rnd() % 2), h.tx.wr - rnd() % 20);
 				break;
 			default:
 				memset(buf, (int)rnd(), sizeof buf);
@@ -276,7 +291,8 @@ static void fuzz2(void) { fuzz(); }
 
 /* ---- another user, whom the policy names ---- */
 
-/* Nobody of that user owns the other end, so nothing of the victim's may come to the discovery socket: its socket first of all. */
+/* Nobody of that user owns the other end, so nothing of the victim's may come to the discovery
+ * socket: its socket first of all. */
 static void squats(void)
 {
 	struct ctl_msg m;
@@ -299,7 +315,8 @@ static void squats(void)
 		}
 		while (r == 1) {
 			if (m.type == CTL_BIND && h.got_fd >= 0)
-				broken("the victim handed its TCP socket to another user's process");
+				broken("the victim handed its TCP socket to another user's "
+				       "process");
 			r = hear(&h, &m, 300);
 		}
 		close(h.ctl);
@@ -307,7 +324,8 @@ static void squats(void)
 	no_peeking();
 }
 
-/* Silences every ring for the victim, and so those of its honest peers too. Goes on until it is killed. */
+/* Silences every ring for the victim, and so those of its honest peers too. Goes on until it is
+ * killed. */
 static void thief(void)
 {
 	static const struct itimerspec never;
@@ -347,8 +365,10 @@ static void offered(void)
 			broken("link closed");
 		if (r != 1)
 			continue;
-		if (m.type == CTL_BIND && (m.tuple.pport == honest_port || m.tuple.lport == honest_port))
-			broken("the victim handed the socket of a foreign connection to another user's process");
+		if (m.type == CTL_BIND &&
+		    (m.tuple.pport == honest_port || m.tuple.lport == honest_port))
+			broken("the victim handed the socket of a foreign connection to another "
+			       "user's process");
 		if (m.type == CTL_BIND)
 			say(&h, record(CTL_NOT_MINE, m.slot, 6, 0, 0), -1);
 	}

@@ -20,8 +20,9 @@ static int echo_takes(void)
 	return (int)(now_ms() - start);
 }
 
-/* So many links of one peer, on each a rewind that does not end and a byte that was promised. An honest
- * connection waits for one second of that, and no longer, or not for that if we are another user. */
+/* So many links of one peer, on each a rewind that does not end and a byte that was promised. An
+ * honest connection waits for one second of that, and no longer, or not for that if we are
+ * another user. */
 static void promised_by(int most)
 {
 	static struct peer h[8];

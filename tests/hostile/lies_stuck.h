@@ -1,6 +1,6 @@
 /*
- * lies_stuck.h - descriptors whose close never returns, or takes a minute: by a stranger who may not even connect, and by a
- * peer who is let in. For peer.c only.
+ * lies_stuck.h - descriptors whose close never returns, or takes a minute: by a stranger who may
+ * not even connect, and by a peer who is let in. For peer.c only.
  */
 #ifndef LIES_STUCK_H
 #define LIES_STUCK_H
@@ -65,7 +65,8 @@ static void shown_the_door(struct peer *h, int fd, const char *what)
 	close(h->ctl);
 }
 
-/* A connection that root made, claimed by another user. Root's own claim is what all other scenarios make. */
+/* A connection that root made, claimed by another user. Root's own claim is what all other
+ * scenarios make. */
 static void claims_other(void)
 {
 	struct peer h;
@@ -81,7 +82,8 @@ static void claims_other(void)
 		h.ctl = call_victim(&h);
 		/* Not even sent, where the kernel can refuse it: then the last one is ours. */
 		if (say_raw(h.ctl, &m, sizeof m, &fd, 1))
-			setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 0, 0 }, sizeof(struct linger));
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 0, 0 },
+				   sizeof(struct linger));
 		close_apart(fd);
 		close(h.ctl);
 		shown_the_door(&h, -1, "after a socket that lingers");
@@ -285,9 +287,11 @@ static void *never_there(size_t n)
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
 	struct uffdio_api api = { .api = UFFD_API };
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register r = { .range = { (uintptr_t)p, n }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register r = { .range = { (uintptr_t)p, n },
+				     .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || p == MAP_FAILED || ioctl(fd, UFFDIO_REGISTER, &r))
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || p == MAP_FAILED ||
+	    ioctl(fd, UFFDIO_REGISTER, &r))
 		broken("userfaultfd: %s", strerror(errno));
 	return p;
 }
@@ -311,7 +315,8 @@ static void offer_begins(struct peer *h, void *where)
 		broken("the copy does not begin, or ends (%u)", atomic_load(&r->offer));
 }
 
-#define NEVER 1000	/* ms: the machine may be busy, and who waits for that copy waits for ever */
+/* ms: the machine may be busy, and who waits for that copy waits for ever */
+#define NEVER 1000
 
 /* Its forks, which the file $FORKS counts, go on for so long without a break. */
 static void forks_go_on(const volatile uint64_t *count, int ms)
@@ -352,7 +357,8 @@ static void never_comes(void)
 	forks_go_on(count, NEVER + 500);
 }
 
-/* What another user, whom the policy names, offers of his memory is not read, nor does he see where ours is. */
+/* What another user, whom the policy names, offers of his memory is not read, nor does he see
+ * where ours is. */
 static void other_offers(void)
 {
 	static uint8_t block[VAULT_LEN];
@@ -452,7 +458,8 @@ static void removed(void)
 	get_bound(&h);
 	for (int i = 0; !h.rx_on && i < 200; i++)
 		answer(&h, 20);
-	h.sent += send(h.tcp, "y", 1, 0) == 1;	/* the thread that reads was inside the kernel's call */
+	h.sent += send(h.tcp, "y", 1, 0) == 1;	/* the thread that reads was inside the kernel's
+						 * call */
 	peer_path(&h);
 	snprintf(path, sizeof path, "%s.ready", at ? at : "");
 	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Another user's /dev/shm, in a mount namespace of his own, against root's rdmastat: a directory of
-# somebody else that he mounts there is neither counted again nor cleared; and a file there speaks of
-# no process that has another /dev/shm, and names no policy for root to read, though root of a
-# container has made it.
+# Another user's /dev/shm, in a mount namespace of his own, against root's rdmastat: a directory
+# of somebody else that he mounts there is neither counted again nor cleared; and a file there
+# speaks of no process that has another /dev/shm, and names no policy for root to read, though
+# root of a container has made it.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
@@ -53,27 +53,32 @@ shown() { env -u RDMASHIM_STAT_DIR timeout 20 "$TMP/rdmastat" "$@" >"$TMP/out" 2
 V=$TMP/victim DEAD=2000000000
 mkdir -m 700 "$V" "$V/run.$DEAD" && "$TMP/forge" $DEAD of-a-victim '' "$V/$DEAD"
 chown -R 31338 "$V" || skip "no user can be made"
-in_mounts "${as_user[@]}" unshare -Urm -- "mkdir /dev/shm/rdmashim.1 && mount --bind $V /dev/shm/rdmashim.1"
+in_mounts "${as_user[@]}" unshare -Urm -- \
+	"mkdir /dev/shm/rdmashim.1 && mount --bind $V /dev/shm/rdmashim.1"
 shown overview --all
 grep of-a-victim "$TMP/out" && fail "what another user has mounted there is counted"
 [[ -e $V/$DEAD && -d $V/run.$DEAD ]] || fail "what he has mounted there is cleared: $(ls -l "$V")"
 stop "$PID"
 
 # ---- a container's root: a file of a process that is not in it
-in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && $TMP/forge $$ forged '' /dev/shm/rdmashim.0/$$"
+in_mounts "${container[@]}" -- \
+	"mkdir -m 700 /dev/shm/rdmashim.0 && $TMP/forge $$ forged '' /dev/shm/rdmashim.0/$$"
 shown overview
 grep "^ *$$ *forged" "$TMP/out" && fail "it is believed about a process that is not in it"
 stop "$PID"
 
 # ---- and of one that is, with the path of a file of root's
 echo 'hidden-word of root' >"$TMP/secret" && chmod 600 "$TMP/secret"
-in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ inside $TMP/secret /dev/shm/rdmashim.0/\$\$"
+in_mounts "${container[@]}" -- \
+	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ inside $TMP/secret /dev/shm/rdmashim.0/\$\$"
 inside=$(<"$TMP/ready/pid")
 shown overview
-grep "^ *$inside *inside" "$TMP/out" >/dev/null || fail "a container's own process is not shown: $(<"$TMP/out")"
+grep "^ *$inside *inside" "$TMP/out" >/dev/null ||
+	fail "a container's own process is not shown: $(<"$TMP/out")"
 shown why "$inside"
 grep hidden-word "$TMP/out" && fail "a word of a file of root's is shown"
-grep 'another mount namespace' "$TMP/out" >/dev/null || fail "its policy is not left alone: $(<"$TMP/out")"
+grep 'another mount namespace' "$TMP/out" >/dev/null ||
+	fail "its policy is not left alone: $(<"$TMP/out")"
 stop "$PID"
 
 # ---- more namespaces of a user's than are looked into do not hide a container that is newer
@@ -87,7 +92,8 @@ signal.pause()' &
 PIDS+=($!)
 many() { (($(readlink /proc/[0-9]*/ns/mnt 2>/dev/null | sort -u | wc -l) > 300)); }
 within 20 many || fail "no namespaces"
-in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ behind '' /dev/shm/rdmashim.0/\$\$"
+in_mounts "${container[@]}" -- \
+	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ behind '' /dev/shm/rdmashim.0/\$\$"
 behind=$(<"$TMP/ready/pid")
 shown overview
 grep "^ *$behind *behind" "$TMP/out" >/dev/null || fail "a container is hidden: $(<"$TMP/out")"
@@ -105,8 +111,10 @@ export WAY
 mkdir -m 700 rdmashim.31337 && "$TMP/forge" $DEAD not-of-a-tmpfs '' rdmashim.31337/$DEAD
 chown -R 31337 rdmashim.31337
 cd "$TOP" || exit
-if "${as_user[@]}" unshare -Urm mount -t overlay none "$TMP/over" -o "lowerdir=$TMP/deep:$TMP/empty"; then
-	in_mounts "${as_user[@]}" unshare -Urm -- "mount -t overlay none $TMP/over -o lowerdir=$TMP/deep:$TMP/empty &&
+if "${as_user[@]}" unshare -Urm mount -t overlay none "$TMP/over" \
+	-o "lowerdir=$TMP/deep:$TMP/empty"; then
+	in_mounts "${as_user[@]}" unshare -Urm -- \
+		"mount -t overlay none $TMP/over -o lowerdir=$TMP/deep:$TMP/empty &&
 		cd \"\$WAY\" && mount --no-canonicalize --bind . /dev/shm"
 	shown overview --all
 	grep not-of-a-tmpfs "$TMP/out" && fail "another file system than tmpfs is looked into"

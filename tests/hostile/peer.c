@@ -1,11 +1,14 @@
 /*
- * peer.c - a hostile peer. It is not preloaded: it speaks the control protocol by itself (peer.h), is genuine until the
- * victim trusts it, and then lies. Each scenario is a process of its own; after it has done its worst and while it still lives,
- * an honest plain connection to the victim must work, the victim must not spin, and the attack may cost it no more than the library's share
- * of its descriptors and a few megabytes; after it was killed, the victim's descriptors must be what they were.
+ * peer.c - a hostile peer. It is not preloaded: it speaks the control protocol by itself
+ * (peer.h), is genuine until the victim trusts it, and then lies. Each scenario is a process of
+ * its own; after it has done its worst and while it still lives, an honest plain connection to
+ * the victim must work, the victim must not spin, and the attack may cost it no more than the
+ * library's share of its descriptors and a few megabytes; after it was killed, the victim's
+ * descriptors must be what they were.
  *
- *	peer call  PORT VICTIM [SCENARIO...]		the victim (its pid) serves echo at PORT
- *	peer serve PORT VICTIM PROGRESS [SCENARIO...]	the victim calls us at PORT; the file PROGRESS counts its honest bytes
+ * 	peer call  PORT VICTIM [SCENARIO...]		the victim (its pid) serves echo at PORT
+ * 	peer serve PORT VICTIM PROGRESS [SCENARIO...]	the victim calls us at PORT; the file
+ * 							PROGRESS counts its honest bytes
  *
  * LINK: rdma/shm/segment.c
  * Exits 0 if all scenarios went well, 3 if there is none of the given names.
@@ -66,17 +69,27 @@ static long victim_status(const char *line)
 
 /* ---- the table ---- */
 
-enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, CALLERS = 8, NAMED = 16 };	/* CALLERS: may cost a descriptor for each of 64 callers and no more. NAMED: only if asked for */
+/* CALLERS: may cost a descriptor for each of 64 callers and no more. NAMED: only if asked for */
+enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, CALLERS = 8, NAMED = 16 };
 
 static const struct row { const char *name; void (*run)(void); int how; } table[] = {
-	{ "silent", silent, CALL | CALLERS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "bad-welcomes", bad_welcomes, SERVE }, { "huge-segments", huge_segments, SERVE },
-	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL }, { "wrong-records", wrong_records, CALL },
-	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
-	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
-	{ "socket-bell", socket_bell, BOTH }, { "turned-bell", turned_bell, BOTH }, { "lingers", lingers, CALL },
+	{ "silent", silent, CALL | CALLERS }, { "unproven", unproven, CALL },
+		{ "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL },
+			{ "bad-welcomes", bad_welcomes, SERVE }, { "huge-segments", huge_segments,
+				SERVE },
+	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL },
+		{ "wrong-records", wrong_records, CALL },
+	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL },
+		{ "regular-bell", regular_bell, BOTH },
+	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell,
+						      BOTH },
+	{ "socket-bell", socket_bell, BOTH }, { "turned-bell", turned_bell, BOTH },
+		{ "lingers", lingers, CALL },
 	{ "lingers-inside", lingers_inside, CALL },
-	{ "locked-bind", locked_bind, CALL | ROOT | NAMED }, { "locked-bind-other", locked_bind_other, CALL | ROOT | NAMED },
-	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT },
+	{ "locked-bind", locked_bind, CALL | ROOT | NAMED },
+		{ "locked-bind-other", locked_bind_other, CALL | ROOT | NAMED },
+	{ "locked-own", locked_own, CALL | ROOT | NAMED },
+		{ "turned-own", turned_own, CALL | ROOT },
 	{ "lingers-own", lingers_own, CALL | ROOT }, { "takes-own", takes_own, BOTH | ROOT },
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
 	{ "locked-segment", locked_segment, SERVE | ROOT | NAMED },
@@ -85,24 +98,37 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },
 	{ "lingers-at-the-door", lingers_at_the_door, CALL },
-	{ "lone-arm", lone_arm, CALL }, { "lone-armed", lone_armed, CALL }, { "lone-cut", lone_cut, CALL },
-	{ "lone-cut-ok", lone_cut_ok, CALL }, { "lone-rewind", lone_rewind, CALL }, { "lone-frozen", lone_frozen, CALL },
+	{ "lone-arm", lone_arm, CALL }, { "lone-armed", lone_armed, CALL },
+		{ "lone-cut", lone_cut, CALL },
+	{ "lone-cut-ok", lone_cut_ok, CALL }, { "lone-rewind", lone_rewind, CALL },
+		{ "lone-frozen", lone_frozen, CALL },
 	{ "lone-back", lone_back, CALL }, { "arm-storm", arm_storm, BOTH }, { "deaf", deaf, BOTH },
-	{ "absurd-cut", absurd_cut, CALL }, { "cut-in-the-past", cut_in_the_past, CALL }, { "unbinds", unbinds, BOTH },
-	{ "wr-jumps", wr_jumps, BOTH }, { "wr-back", wr_back, BOTH }, { "large-beyond", large_beyond, BOTH }, { "wr-beyond", wr_beyond, BOTH },
-	{ "rd-beyond", rd_beyond, BOTH }, { "header-garbage", header_garbage, CALL }, { "masks", masks, BOTH },
-	{ "frozen-beyond", frozen_beyond, BOTH }, { "frozen-below", frozen_below, BOTH }, { "back-early", back_early, CALL },
-	{ "rewind-and-leave", rewind_and_leave, BOTH }, { "close-control", close_control, CALL }, { "tcp-ends", tcp_ends, CALL },
+	{ "absurd-cut", absurd_cut, CALL }, { "cut-in-the-past", cut_in_the_past, CALL },
+		{ "unbinds", unbinds, BOTH },
+	{ "wr-jumps", wr_jumps, BOTH }, { "wr-back", wr_back, BOTH },
+		{ "large-beyond", large_beyond, BOTH }, { "wr-beyond", wr_beyond, BOTH },
+	{ "rd-beyond", rd_beyond, BOTH }, { "header-garbage", header_garbage, CALL },
+		{ "masks", masks, BOTH },
+	{ "frozen-beyond", frozen_beyond, BOTH }, { "frozen-below", frozen_below, BOTH },
+		{ "back-early", back_early, CALL },
+	{ "rewind-and-leave", rewind_and_leave, BOTH }, { "close-control", close_control, CALL },
+		{ "tcp-ends", tcp_ends, CALL },
 	{ "never-reads", never_reads, BOTH }, { "fuzz-1", fuzz, CALL }, { "fuzz-2", fuzz2, BOTH },
-	{ "claims-other", claims_other, CALL | ROOT }, { "squats", squats, SERVE | ROOT }, { "offered", offered, SERVE | ROOT },
+	{ "claims-other", claims_other, CALL | ROOT }, { "squats", squats, SERVE | ROOT },
+		{ "offered", offered, SERVE | ROOT },
 	{ "thief", thief, SERVE | ROOT }, { "other-offers", other_offers, CALL | ROOT },
-	{ "stranger-freezes", stranger_freezes, CALL | ROOT }, { "stranger-calls", stranger_calls, CALL | ROOT | NAMED },
-	{ "stuck-bell", stuck_bell, BOTH | ROOT }, { "stuck-bind", stuck_bind, CALL | ROOT }, { "stuck-cut", stuck_cut, CALL | ROOT },
+	{ "stranger-freezes", stranger_freezes, CALL | ROOT }, { "stranger-calls", stranger_calls,
+		CALL | ROOT | NAMED },
+	{ "stuck-bell", stuck_bell, BOTH | ROOT }, { "stuck-bind", stuck_bind, CALL | ROOT },
+		{ "stuck-cut", stuck_cut, CALL | ROOT },
 	{ "stuck-welcome", stuck_welcome, SERVE | ROOT }, { "stuck-low", stuck_low, CALL | ROOT },
 	{ "stuck-fork", stuck_fork, CALL | ROOT },
-	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
-	{ "becomes-relay", becomes_relay, CALL | ROOT }, { "gives-rights-up", gives_rights_up, CALL | ROOT },
-	{ "number-taken", number_taken, CALL | ROOT }, { "never-comes", never_comes, CALL | ROOT | NAMED },
+	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL },
+		{ "becomes-lookalike", becomes_lookalike, CALL },
+	{ "becomes-relay", becomes_relay, CALL | ROOT }, { "gives-rights-up", gives_rights_up,
+							   CALL | ROOT },
+	{ "number-taken", number_taken, CALL | ROOT },
+		{ "never-comes", never_comes, CALL | ROOT | NAMED },
 	{ "crowds", crowds, CALL | ROOT },
 	{ "removed", removed, CALL | ROOT | NAMED },
 	{ "crams", crams, CALL | ROOT },	/* last: none of that user is let in after it */
@@ -193,11 +219,13 @@ static const char *honest(void)
 	if (connect(fd, (void *)&a, sizeof a))
 		return "an honest client cannot connect";
 	while (got < sizeof in && now_ms() < end) {
-		struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
+		struct pollfd p = { .fd = fd,
+				    .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
 		ssize_t n;
 
 		poll(&p, 1, 100);
-		if (p.revents & POLLOUT && (n = send(fd, out + sent, sizeof out - sent, MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
+		if (p.revents & POLLOUT &&
+		    (n = send(fd, out + sent, sizeof out - sent, MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
 			sent += (size_t)n;
 		if (p.revents & POLLIN) {
 			n = recv(fd, in + got, sizeof in - got, MSG_DONTWAIT);
@@ -244,7 +272,8 @@ static const char *one(const struct row *r)
 {
 	static char text[100];
 	const char *bad = NULL;
-	uint64_t cpu, t, most = getenv("SAN") ? 900000 : 600000;	/* of a million; the honest clients' work is slower under a sanitizer */
+	/* of a million; the honest clients' work is slower under a sanitizer */
+	uint64_t cpu, t, most = getenv("SAN") ? 900000 : 600000;
 	int ready[2], st, n;
 	int64_t end;
 	pid_t pid;
@@ -271,7 +300,8 @@ static const char *one(const struct row *r)
 		bad = "the victim did not do as expected";
 	close(ready[0]);
 	nap(20);
-	for (int i = 0; i < 3 && (!i || cpu > t * most); i++) {	/* who spins does not stop; one who was kept from work catches up */
+	/* who spins does not stop; one who was kept from work catches up */
+	for (int i = 0; i < 3 && (!i || cpu > t * most); i++) {
 		cpu = cpu_ns();
 		t = (uint64_t)now_ms();
 		nap(120);
@@ -282,15 +312,19 @@ static const char *one(const struct row *r)
 		bad = honest();
 	n = count_library_fds();
 	if (!bad && n > (r->how & CALLERS ? base_library_fds + FDS_SLACK + 64 : library_share())) {
-		snprintf(text, sizeof text, "it costs the library too many descriptors: %d, were %d", n, base_library_fds);
+		snprintf(text, sizeof text,
+			 "it costs the library too many descriptors: %d, were %d", n,
+			 base_library_fds);
 		bad = text;
 	}
 	if (!bad && !getenv("SAN") && victim_memory() > base_memory + MEMORY_SLACK) {
-		snprintf(text, sizeof text, "it costs too much memory: %ld KiB, were %ld", victim_memory(), base_memory);
+		snprintf(text, sizeof text, "it costs too much memory: %ld KiB, were %ld",
+			 victim_memory(), base_memory);
 		bad = text;
 	}
 	if (!bad && cpu > t * most) {
-		snprintf(text, sizeof text, "the victim spins: %d ms of CPU in %d ms", (int)(cpu / 1000000), (int)t);
+		snprintf(text, sizeof text, "the victim spins: %d ms of CPU in %d ms",
+			 (int)(cpu / 1000000), (int)t);
 		bad = text;
 	}
 	kill(pid, SIGKILL);
@@ -299,7 +333,8 @@ static const char *one(const struct row *r)
 		return "the victim died";
 	if (WIFEXITED(st) && WEXITSTATUS(st) == NOT_HERE)
 		return skipped;
-	for (end = now_ms() + 3000; (n = count_fds()) > base_fds + FDS_SLACK && now_ms() < end;)	/* one look that is good: the honest come and go */
+	/* one look that is good: the honest come and go */
+	for (end = now_ms() + 3000; (n = count_fds()) > base_fds + FDS_SLACK && now_ms() < end;)
 		nap(10);
 	if (n > base_fds + FDS_SLACK && !bad) {
 		snprintf(text, sizeof text, "descriptors: %d, were %d", n, base_fds);
@@ -336,9 +371,13 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "uffd"))
 		return syscall(SYS_userfaultfd, O_CLOEXEC) < 0;
 
-	if (argc < 4 || (mode = !strcmp(argv[1], "call") ? CALL : !strcmp(argv[1], "serve") ? SERVE : 0) == 0 ||
+	if (argc < 4 ||
+	    (mode = !strcmp(argv[1], "call")	? CALL
+		    : !strcmp(argv[1], "serve") ? SERVE
+						: 0) == 0 ||
 	    (mode == SERVE && argc < 6)) {
-		fprintf(stderr, "usage: peer call PORT VICTIM [SCENARIO...] | peer serve PORT VICTIM PROGRESS HONEST-PORT [SCENARIO...]\n");
+		fprintf(stderr, "usage: peer call PORT VICTIM [SCENARIO...] | peer serve PORT "
+				"VICTIM PROGRESS HONEST-PORT [SCENARIO...]\n");
 		return 2;
 	}
 	port = atoi(argv[2]);
@@ -366,7 +405,8 @@ int main(int argc, char **argv)
 		const char *bad;
 		int64_t t = now_ms();
 
-		if (!(r->how & mode) || (r->how & NAMED && argc == names) || !wanted(r, argc - names, argv + names) || (r->how & ROOT && geteuid()))
+		if (!(r->how & mode) || (r->how & NAMED && argc == names) ||
+		    !wanted(r, argc - names, argv + names) || (r->how & ROOT && geteuid()))
 			continue;
 		bad = one(r);
 		if (bad == skipped) {
@@ -376,7 +416,8 @@ int main(int argc, char **argv)
 			continue;
 		}
 		ran++;
-		printf("%s %s (%d ms)%s%s\n", bad ? "FAILED" : "ok", r->name, (int)(now_ms() - t), bad ? ": " : "", bad ? bad : "");
+		printf("%s %s (%d ms)%s%s\n", bad ? "FAILED" : "ok", r->name, (int)(now_ms() - t),
+		       bad ? ": " : "", bad ? bad : "");
 		fflush(stdout);
 		failed += bad != NULL;
 		if (!alive())

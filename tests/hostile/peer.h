@@ -1,6 +1,7 @@
 /*
- * peer.h - the library's control protocol (shim/link/link.h) spoken by hand: what a peer does that is genuine up to the moment at
- * which it begins to lie. For peer.c only; single-threaded; anything that goes wrong here ends the process with status 1.
+ * peer.h - the library's control protocol (shim/link/link.h) spoken by hand: what a peer does
+ * that is genuine up to the moment at which it begins to lie. For peer.c only; single-threaded;
+ * anything that goes wrong here ends the process with status 1.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -113,7 +114,8 @@ static socklen_t name_of(const struct peer *h, struct sockaddr_un *un)
 	int n = snprintf(text, sizeof text, "rdmashim1.%04x%04x", c, s);
 
 	for (int i = 0; i < 32; i++)
-		n += snprintf(text + n, sizeof text - (size_t)n, "%02x", i < 16 ? ca[i] : sa[i - 16]);
+		n += snprintf(text + n, sizeof text - (size_t)n, "%02x",
+			      i < 16 ? ca[i] : sa[i - 16]);
 	memset(un, 0, sizeof *un);
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path + 1, text, (size_t)n);
@@ -126,13 +128,15 @@ static void tcp_drain(struct peer *h, uint64_t max)
 	char buf[65536];
 	ssize_t n;
 
-	while (max && (n = recv(h->tcp, buf, max < sizeof buf ? max : sizeof buf, MSG_DONTWAIT)) > 0) {
+	while (max &&
+	       (n = recv(h->tcp, buf, max < sizeof buf ? max : sizeof buf, MSG_DONTWAIT)) > 0) {
 		h->got += (uint64_t)n;
 		max -= (uint64_t)n;
 	}
 }
 
-/* As a socket that the library knows (socket_mark()): whoever does not look like that is searched for for 50 ms only. */
+/* As a socket that the library knows (socket_mark()): whoever does not look like that is
+ * searched for for 50 ms only. */
 static inline void claim(int fd)
 {
 	int off = 0;
@@ -145,10 +149,12 @@ static void peer_call(struct peer *h, int port)
 {
 	struct sockaddr_in a = loopback(port);
 
-	*h = (struct peer){ .tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .name = -1, .ctl = -1, .got_fd = -1 };
+	*h = (struct peer){ .tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .name = -1,
+			    .ctl = -1, .got_fd = -1 };
 	memset(h->bell, -1, sizeof h->bell);
 	claim(h->tcp);
-	if (connect(h->tcp, (void *)&a, sizeof a) || send(h->tcp, "x", 1, 0) != 1 || !readable(h->tcp, 3000))
+	if (connect(h->tcp, (void *)&a, sizeof a) || send(h->tcp, "x", 1, 0) != 1 ||
+	    !readable(h->tcp, 3000))
 		broken("no TCP service at port %d", port);
 	h->sent = 1;
 	tcp_drain(h, UINT64_MAX);
@@ -226,7 +232,8 @@ static int say_raw(int sock, const void *rec, size_t len, const int *fds, int n)
 	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-static struct ctl_msg record(unsigned type, uint32_t slot, uint32_t index, uint32_t epoch, uint64_t off)
+static struct ctl_msg record(unsigned type, uint32_t slot, uint32_t index, uint32_t epoch,
+			     uint64_t off)
 {
 	return (struct ctl_msg){ .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
 				 .index = index, .epoch = epoch, .off = off };
@@ -246,7 +253,8 @@ static int hear_raw(struct peer *h, struct ctl_msg *m)
 {
 	struct iovec iov = { m, sizeof *m };
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c;
-	struct msghdr g = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
+	struct msghdr g = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf,
+			    .msg_controllen = sizeof c.buf };
 	ssize_t n = recvmsg(h->ctl, &g, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	struct cmsghdr *cm;
 
@@ -263,7 +271,8 @@ static int hear_raw(struct peer *h, struct ctl_msg *m)
 	return 1;
 }
 
-/* 1 record, 0 nothing within ms, -1 the victim closed. Keeps the fd beside it in got_fd; knows BELL itself. */
+/* 1 record, 0 nothing within ms, -1 the victim closed. Keeps the fd beside it in got_fd; knows
+ * BELL itself. */
 static int hear(struct peer *h, struct ctl_msg *m, int ms)
 {
 	int64_t end = now_ms() + ms;
@@ -318,8 +327,8 @@ static bool ask_in(struct peer *h, int ms)
 {
 	struct ctl_msg m;
 
-	return !say(h, record(CTL_HELLO, 0, 0, 0, 0), -1) && hear_type(h, CTL_WELCOME, &m, ms) && h->got_fd >= 0 &&
-	       !segment_attach(&h->a, h->got_fd);
+	return !say(h, record(CTL_HELLO, 0, 0, 0, 0), -1) && hear_type(h, CTL_WELCOME, &m, ms) &&
+	       h->got_fd >= 0 && !segment_attach(&h->a, h->got_fd);
 }
 
 /* The first slot that is ours to ask for. */
@@ -342,7 +351,8 @@ static void welcome(struct peer *h)
 	h->ctl = accept4(h->name, NULL, NULL, SOCK_CLOEXEC);
 	if (hear(h, &m, 3000) != 1 || m.type != CTL_HELLO || h->got_fd >= 0)
 		broken("no HELLO");
-	if (segment_create(&h->a, 16, 65536, 1 << 20, &fd) || say(h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
+	if (segment_create(&h->a, 16, 65536, 1 << 20, &fd) ||
+	    say(h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
 		broken("WELCOME");
 	close(fd);
 }

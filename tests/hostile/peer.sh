@@ -1,8 +1,10 @@
 #!/bin/bash
-# A hostile peer, not preloaded, against an echo server and against a client, both preloaded, with honest preloaded clients at
-# work all the time, and one that is stopped. peer.c says what the scenarios are.
+# A hostile peer, not preloaded, against an echo server and against a client, both preloaded, with
+# honest preloaded clients at work all the time, and one that is stopped. peer.c says what the
+# scenarios are.
 #	peer.sh [SCENARIO...]		SEED= for the fuzzers
-# With SAN=address (make SAN=address) the library is the sanitized one, and any report of it fails the test.
+# With SAN=address (make SAN=address) the library is the sanitized one, and any report of it fails
+# the test.
 # TIMEOUT: 150
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -11,7 +13,8 @@ MODE=both
 begin_mode both
 # Half of the scenarios is about what one of another user does who is let in.
 policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users 31337'
-ulimit -n 10240	# the library's share is 1280, and there are numbers for more: what attacks cost is to be seen
+# the library's share is 1280, and there are numbers for more: what attacks cost is to be seen
+ulimit -n 10240
 SEED=${SEED:-$((RANDOM % 10000))}
 export SEED ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 
@@ -44,7 +47,8 @@ ask_pid=$PID
 start shim "$TMP/stopped.log" "$B/hostile/victim" lag "$port" "$TMP/stopped"
 stopped_pid=$PID
 under_way() { (($(od -An -tu8 -N8 "$TMP/stopped" 2>/dev/null || echo 0) > 200000)); }
-within 15 under_way || fail "the client that is to be stopped does not get on: $(cat "$TMP/stopped.log")"
+within 15 under_way ||
+	fail "the client that is to be stopped does not get on: $(cat "$TMP/stopped.log")"
 kill -STOP "$stopped_pid"
 
 "$B/hostile/peer" call "$port" "$echo_pid" "$@" 3>&-
@@ -64,7 +68,8 @@ held=$(ls "/proc/$echo_pid/fd" | wc -l)
 kill -KILL "$stopped_pid"
 wait "$stopped_pid" 2>/dev/null
 fewer() { (($(ls "/proc/$echo_pid/fd" | wc -l) < held)); }
-within 10 fewer || { say "what the server held for the stopped client is kept after its end: $held descriptors"; rc=1; }
+within 10 fewer || { say "what the server held for the stopped client is kept after its end:" \
+	"$held descriptors"; rc=1; }
 ended "$client_pid" client "$TMP/client.log"
 ended "$ask_pid" "honest client" "$TMP/ask.log"
 ended "$echo_pid" server "$TMP/echo.log"

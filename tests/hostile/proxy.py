@@ -1,9 +1,13 @@
 """A proxy that keeps the addresses of both ends, and the ends. They know nothing of the library.
-	proxy.py proxy PORT HOW			takes connections to PORT of any address (middle brings them), and connects as the client
-	    to where it wanted: two connections, of which either end sees the names of one. HOW: same; changed: another byte for
-	    each that the client sends; longer: a line before them, as HAProxy's send-proxy does; late: each block after 50 ms
+	proxy.py proxy PORT HOW			takes connections to PORT of any address (middle
+						brings them), and connects as the client
+	    to where it wanted: two connections, of which either end sees the names of one. HOW:
+	    same; changed: another byte for
+	    each that the client sends; longer: a line before them, as HAProxy's send-proxy does;
+	    late: each block after 50 ms
 	proxy.py server ADDRESS PORT		echoes one connection after the other
-	proxy.py client ADDRESS PORT HOW UNTIL	blocks, each to be answered as it must be by way of such a proxy, until the file is there
+	proxy.py client ADDRESS PORT HOW UNTIL	blocks, each to be answered as it must be by way of
+						such a proxy, until the file is there
 """
 import os, select, socket, sys, time
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../apps"))

@@ -1,6 +1,7 @@
 """Ends for removed.sh; they know nothing of the library.
 	removed.py server PORT			echoes, a thread that waits for each connection
-	removed.py client PORT COUNT STOP	COUNT connections at once, each checked all the time, until the file STOP is there
+	removed.py client PORT COUNT STOP	COUNT connections at once, each checked all the
+						time, until the file STOP is there
 """
 import os, socket, sys, threading, time
 
@@ -20,7 +21,8 @@ def client(port, count, stop):
     n = 0
     while not os.path.exists(stop):
         for i, s in enumerate(socks):
-            echo.exchange(s, bytes([(i * 7 + n) % 251]) * 20000, f"connection {i}: wrong bytes in round {n}")
+            echo.exchange(s, bytes([(i * 7 + n) % 251]) * 20000, f"connection {i}: wrong bytes in "
+                          f"round {n}")
         n += 1
         if n % 10 == 0:
             print("rounds", n, flush=True)

@@ -1,7 +1,8 @@
 #!/bin/bash
-# A user is taken out of the policy (peer_users) while processes of his have connections on the fast path: these go on by TCP with all their
-# bytes, the memory that was shared is given up, and nothing is passed to him any more; whether his process does what is asked
-# of it, is stopped, or lies. Named again, they share memory again.
+# A user is taken out of the policy (peer_users) while processes of his have connections on the
+# fast path: these go on by TCP with all their bytes, the memory that was shared is given up, and
+# nothing is passed to him any more; whether his process does what is asked of it, is stopped, or
+# lies. Named again, they share memory again.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -26,10 +27,14 @@ wait_port "$port"
 theirs() {
 	shim_env
 	printf '%s\n' "${named[@]}" >"$TMP/theirs.conf"
-	start none "$TMP/$1.log" "${as_other[@]}" env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP/theirs.conf" RDMASHIM_LOG_FILE="$TMP/theirs/log" \
-		RDMASHIM_STAT_DIR="$TMP/theirs/d" python3 -S -E "$TMP/removed.py" client "$port" 4 "$TMP/stop.$1"
+	start none "$TMP/$1.log" "${as_other[@]}" env "${SHIM_ENV[@]}" \
+		RDMASHIM_CONF="$TMP/theirs.conf" RDMASHIM_LOG_FILE="$TMP/theirs/log" \
+		RDMASHIM_STAT_DIR="$TMP/theirs/d" python3 -S -E "$TMP/removed.py" client "$port" 4 \
+		"$TMP/stop.$1"
 }
-ours() { start shim "$TMP/$1.log" python3 -S -E "$TMP/removed.py" client "$port" "$2" "$TMP/stop.$1"; }
+ours() {
+	start shim "$TMP/$1.log" python3 -S -E "$TMP/removed.py" client "$port" "$2" "$TMP/stop.$1"
+}
 segments() { grep -c 'memfd:rdmashim' "/proc/$server/maps"; }
 maps() { (($(segments) == $1)); }
 rounds() { sed -n 's/^rounds //p' "$TMP/$1.log" | tail -n 1; }
@@ -49,11 +54,13 @@ honest=$PID
 within 10 paths shm shm - 10 || fail "not on the fast path: $(what)"
 one=$(($(segments) / 2))
 policy "${removed[@]}"
-within 5 paths tcp tcp other-user 4 || fail "the removed user's connections do not leave the fast path: $(what)"
+within 5 paths tcp tcp other-user 4 ||
+	fail "the removed user's connections do not leave the fast path: $(what)"
 within 5 maps "$one" || fail "the memory that was shared with him is still there"
 paths shm shm - 6 || fail "our own user's do: $(what)"
 for who in honest mine; do
-	within 10 goes_on "$who" $(($(rounds "$who") + 30)) || fail "$who does not go on: $(cat "$TMP/$who.log")"
+	within 10 goes_on "$who" $(($(rounds "$who") + 30)) ||
+		fail "$who does not go on: $(cat "$TMP/$who.log")"
 done
 policy "${named[@]}"
 within 10 paths shm shm - 10 || fail "named again, and not on the fast path: $(what)"
@@ -62,7 +69,8 @@ within 10 paths shm shm - 10 || fail "named again, and not on the fast path: $(w
 kill -STOP "$honest"
 policy "${removed[@]}"
 
-# ---- one that lies: it never releases the fast path, and learns of none of the threads that begin to wait meanwhile
+# ---- one that lies: it never releases the fast path, and learns of none of the threads that
+# begin to wait meanwhile
 policy "${named[@]}"
 export REMOVED=$TMP/theirs/liar
 start none "$TMP/liar.log" "$B/hostile/peer" call "$port" "$server" removed
@@ -79,7 +87,8 @@ within 10 grep -q 'all right' "$TMP/more.log" || fail "$(cat "$TMP/more.log")"
 touch "$REMOVED.checked"
 finish "$liar" 20 || fail "$(cat "$TMP/liar.log")"
 given_up() { maps "$one"; }
-within 40 given_up || fail "after $((SECONDS - t)) s the memory of the one that is stopped is still there"
+within 40 given_up || fail "after $((SECONDS - t)) s the memory of the one that is stopped is" \
+	"still there"
 gone "$honest" && fail "the stopped process is gone"
 kill -CONT "$honest"
 touch "$TMP/stop.mine"

@@ -1,14 +1,18 @@
 /*
- * soak.c - checked streams of random shape over TCP for as long as it takes; knows nothing of the library.
+ * soak.c - checked streams of random shape over TCP for as long as it takes; knows nothing of
+ * the library.
  *
- *	soak server PORT STATE		serves whoever comes, for ever
- *	soak client PORT STATE [may-die] [ADDR...]	keeps its threads busy with connections, for ever; to these addresses (127.0.0.1 ::1) in turn
+ * 	soak server PORT STATE		serves whoever comes, for ever
+ * 	soak client PORT STATE [may-die] [ADDR...]	keeps its threads busy with
+ * 							connections, for ever; to these
+ * 							addresses (127.0.0.1 ::1) in turn
  *
- * A connection is all in the number that opens it: how much goes each way, in calls of which size, at which pace, how each end waits, whether
- * the server's end is served by a forked child, whether the client leaves it in the middle, and whether the client may be
- * killed (may-die): only then may the server see it lost. STATE is a file that is mapped (struct state).
- * SIGUSR1: finish what is under way and rest; SIGUSR2: go on. SIGTERM: finish and end. Exit 1: a wrong byte, a lost
- * connection, or a connection on which nothing moved for PATIENCE seconds.
+ * A connection is all in the number that opens it: how much goes each way, in calls of which
+ * size, at which pace, how each end waits, whether the server's end is served by a forked child,
+ * whether the client leaves it in the middle, and whether the client may be killed (may-die):
+ * only then may the server see it lost. STATE is a file that is mapped (struct state). SIGUSR1:
+ * finish what is under way and rest; SIGUSR2: go on. SIGTERM: finish and end. Exit 1: a wrong
+ * byte, a lost connection, or a connection on which nothing moved for PATIENCE seconds.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +43,8 @@
 #define BUF      (512 * 1024)
 #define PATIENCE 120
 
-struct state { _Atomic uint64_t conns, bytes, forks, left, lost, busy; };	/* busy: connections under way */
+/* busy: connections under way */
+struct state { _Atomic uint64_t conns, bytes, forks, left, lost, busy; };
 
 static struct state *state;
 static volatile sig_atomic_t rest, stop;
@@ -89,20 +94,26 @@ static uint64_t length(uint64_t r)
 static struct shape shape_of(uint64_t number)
 {
 	uint64_t r = mix(number);
-	struct shape s = { .number = number, .up = length(mix(r + 1)), .down = length(mix(r + 2)), .max = (size_t)1 << (8 + r % 12),
-			   .how = (int)(r >> 8 & 3), .pace = (int)(r >> 32 & 3), .forked = (r >> 16 & 127) == 0, .leaves = (r >> 24 & 31) == 0, .dies = number >> 63 };
+	struct shape s = { .number = number, .up = length(mix(r + 1)), .down = length(mix(r + 2)),
+			   .max = (size_t)1 << (8 + r % 12),
+			   .how = (int)(r >> 8 & 3), .pace = (int)(r >> 32 & 3),
+				   .forked = (r >> 16 & 127) == 0, .leaves = (r >> 24 & 31) == 0,
+					   .dies = number >> 63 };
 
 	if (s.max > BUF)
 		s.max = BUF;
 	return s;
 }
 
-static __attribute__((noreturn, format(printf, 2, 3))) void wrong(const struct worker *w, const char *fmt, ...)
+static __attribute__((noreturn, format(printf, 2, 3))) void wrong(const struct worker *w,
+								  const char *fmt, ...)
 {
 	char text[300];
 	va_list ap;
-	int n = snprintf(text, sizeof text, "%lld ms: %s: connection %llx, sent %llu, got %llu: ", (long long)ms(), serving ? "server" : "client",
-			 (unsigned long long)w->number, (unsigned long long)w->sent, (unsigned long long)w->got);
+	int n = snprintf(text, sizeof text,
+			 "%lld ms: %s: connection %llx, sent %llu, got %llu: ", (long long)ms(),
+			 serving ? "server" : "client", (unsigned long long)w->number,
+			 (unsigned long long)w->sent, (unsigned long long)w->got);
 
 	va_start(ap, fmt);
 	n += vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
@@ -154,7 +165,8 @@ static int transmit(struct worker *w, int fd, const struct shape *s, uint64_t si
 	return 0;
 }
 
-/* Sleeps until it can go on. how: 0 blocks in recv when there is nothing to send, 1 and 2 poll, 3 epoll */
+/* Sleeps until it can go on. how: 0 blocks in recv when there is nothing to send, 1 and 2 poll,
+ * 3 epoll */
 static void wait_for(int fd, int ep, bool out)
 {
 	struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (out ? POLLOUT : 0)) };
@@ -208,13 +220,15 @@ static int talk(struct worker *w, int fd, const struct shape *s)
 	return r;
 }
 
-static void served_by_child(struct worker *w, int fd, const struct shape *s, int (*run)(struct worker *, int, const struct shape *))
+static void served_by_child(struct worker *w, int fd, const struct shape *s,
+			    int (*run)(struct worker *, int, const struct shape *))
 {
 	int st = 0;
 	pid_t pid = fork();
 
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);	/* the port must be free when the server is started again */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);	/* the port must be free when the server
+							 * is started again */
 		close(listener);
 		alarm(2 * PATIENCE);
 		_exit(run(w, fd, s) && !s->dies && !s->leaves ? 3 : 0);
@@ -378,8 +392,12 @@ static void watch(void)
 		int64_t t = workers[i].moved;
 
 		if (t && ticks - t > PATIENCE * 2) {
-			fprintf(stderr, "hang: connection %llx: nothing moved for %d s: sent %llu, got %llu\n", (unsigned long long)workers[i].number,
-				PATIENCE, (unsigned long long)workers[i].sent, (unsigned long long)workers[i].got);
+			fprintf(stderr,
+				"hang: connection %llx: nothing moved for %d s: sent %llu, got "
+				"%llu\n",
+				(unsigned long long)workers[i].number, PATIENCE,
+				(unsigned long long)workers[i].sent,
+				(unsigned long long)workers[i].got);
 			pause();	/* to be looked at */
 		}
 	}
@@ -408,14 +426,18 @@ int main(int argc, char **argv)
 	signal(SIGUSR1, on_signal);
 	signal(SIGUSR2, on_signal);
 	signal(SIGPIPE, SIG_IGN);
-	workers = mmap(NULL, THREADS * sizeof *workers, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	workers = mmap(NULL, THREADS * sizeof *workers, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (serving) {
 		a.sin6_port = htons((uint16_t)port);
 		listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
 		setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-		for (int i = 0; i < 1000 && (one = bind(listener, (void *)&a, sizeof a)) && errno == EADDRINUSE; i++)
-			poll(NULL, 0, 10);	/* a child of one that was killed has not heard of it */
+		for (int i = 0; i < 1000 && (one = bind(listener, (void *)&a, sizeof a)) &&
+				errno == EADDRINUSE;
+		     i++)
+			poll(NULL, 0, 10);	/* a child of one that was killed has not heard
+						 * of it */
 		if (one || listen(listener, 256)) {
 			perror("listen");
 			return 2;

@@ -1,7 +1,9 @@
 """Another user's process that takes the names at which connections meet, for squat.sh.
-	squat.py HOW PORT FIRST LAST	those of connections to 127.0.0.1:PORT from the ports FIRST to LAST
-HOW: own (ours, not another user's; lets in and says nothing), deaf (bound, nobody listens), full (nobody is let in), silent (lets in and says nothing), crowd
-(silent, and with 3,000 names beside it that look like spare ones; docs/protocol.md). Prints a line when all is taken.
+	squat.py HOW PORT FIRST LAST	those of connections to 127.0.0.1:PORT from the ports FIRST
+					to LAST
+HOW: own (ours, not another user's; lets in and says nothing), deaf (bound, nobody listens), full
+(nobody is let in), silent (lets in and says nothing), crowd (silent, and with 3,000 names beside
+it that look like spare ones; docs/protocol.md). Prints a line when all is taken.
 """
 import os, random, socket, sys, threading
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Another user takes the name at which a connection's ends would meet, before they are there.
-# They meet all the same. Where a process of our own has it, they wait for it, and ask more and more seldom.
+# Another user takes the name at which a connection's ends would meet, before they are there. They
+# meet all the same. Where a process of our own has it, they wait for it, and ask more and more
+# seldom.
 #	squat.sh [HOW...]		none, deaf, full, silent, crowd, own
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
@@ -20,14 +21,16 @@ meet() {
 	free_port port
 	free_port source
 	if [[ $1 != none ]]; then
-		start none "$TMP/squat.log" python3 -S -E "$TMP/squat.py" "$1" "$port" "$source" "$source"
+		start none "$TMP/squat.log" python3 -S -E "$TMP/squat.py" "$1" "$port" "$source" \
+			"$source"
 		squat=$PID
 		within 20 grep -q taken "$TMP/squat.log" || fail "$1: $(cat "$TMP/squat.log")"
 	fi
 	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/discovery.py" server "$port"
 	SRV=$PID
 	wait_port "$port"
-	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" "$source" \
+	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" \
+		"$source" \
 		"$TMP/stop"
 	local client=$PID
 	on_path() { collect && ((FAST > 100000)); }
@@ -39,7 +42,8 @@ meet() {
 	say "$1: they met"
 }
 
-# The search, and another one later, take some seconds, so tries of 5 ms would be a thousand and more.
+# The search, and another one later, take some seconds, so tries of 5 ms would be a thousand and
+# more.
 patient() {
 	local source
 	begin_mode both
@@ -57,8 +61,10 @@ patient() {
 	start none "$TMP/strace.log" strace -f -qq -e trace=bind -o "$TMP/binds" -p "$SRV"
 	local tracer=$PID
 	traced() { grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$SRV/status"; }
-	within 5 traced || { say "own: strace may not trace here, not counted"; stop "$SRV"; return; }
-	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" "$source" "$TMP/stop"
+	within 5 traced || { say "own: strace may not trace here, not counted"; stop "$SRV"; \
+		return; }
+	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" \
+		"$source" "$TMP/stop"
 	local client=$PID
 	given_up() { collect && [[ $REASONS == *peer-no-shim* ]]; }
 	within 20 given_up || fail "own: the search does not end: $REASONS"

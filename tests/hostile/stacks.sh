@@ -1,7 +1,7 @@
 #!/bin/bash
-# What the child of root's `rdmastat stacks` has that reads a user's files: no terminal, no descriptor
-# but its pipes, and the rights of whoever the process belongs to when it is held, not a moment
-# before. ptrace() is delayed, so that there is a moment.
+# What the child of root's `rdmastat stacks` has that reads a user's files: no terminal, no
+# descriptor but its pipes, and the rights of whoever the process belongs to when it is held, not
+# a moment before. ptrace() is delayed, so that there is a moment.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root looks at other users' processes"
@@ -14,7 +14,8 @@ strace -qq -o /dev/null -e inject=getppid:delay_exit=1 true 2>/dev/null ||
 begin_mode both
 R=$TMP/rdmastat
 
-# look PID: its stacks, at a terminal; calls in $TMP/calls. Sets CHILD, which waits 3 s before it holds anything.
+# look PID: its stacks, at a terminal; calls in $TMP/calls. Sets CHILD, which waits 3 s before it
+# holds anything.
 look() {
 	: >"$TMP/calls"
 	start none "$TMP/script.log" script -qefc "strace -f -qq -o $TMP/calls \
@@ -61,7 +62,8 @@ echo >"$TMP/go"
 is_root() { [[ $(awk '/^Uid:/ { print $3 }' "/proc/$his/status") == 0 ]]; }
 within 2 is_root || skip "no set-user-id programs here"
 wait "$PID"
-became=$(grep 'setresuid([0-9]' "$TMP/calls") && fail "it became a user who has nothing to say there: $became"
+became=$(grep 'setresuid([0-9]' "$TMP/calls") &&
+	fail "it became a user who has nothing to say there: $became"
 grep -q libc "$TMP/shown" || fail "no stack: $(<"$TMP/shown")"
 stop "$his"
 exit 0

@@ -42,7 +42,8 @@ echo "include $TMP/secret" >"$TMP/his/conf"
 chown -R "$OWNER" "$TMP/his"
 forge "$TMP/his/conf" 0
 why $$ >"$TMP/out"
-grep -q 'cannot be used, everything is TCP: .*his/conf' "$TMP/out" || fail "what includes is not read: $(<"$TMP/out")"
+grep -q 'cannot be used, everything is TCP: .*his/conf' "$TMP/out" ||
+	fail "what includes is not read: $(<"$TMP/out")"
 grep -q 'hidden-word' "$TMP/out" && fail "a word of an included file is shown: $(<"$TMP/out")"
 
 # He cuts it short all the time: of what is mapped that would be SIGBUS.

@@ -17,7 +17,8 @@ HEADER, HISTORY, MOVES, LINKS, SITES = 1960, 392, 256, 1024, 64
 
 def header(pid, rows, live):
     head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 8, HEADER, ROW.size, rows, pid,
-                       1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1, live)
+                       1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1,
+                       live)
     return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")
 
 

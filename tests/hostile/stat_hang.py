@@ -1,6 +1,6 @@
-"""Runs a command in a mount namespace in which DIR is a FUSE file system, open to all, that answers
-no question for a name in it. All that waits is released at the end. Exits with the command's status;
-77: there can be no such thing here.
+"""Runs a command in a mount namespace in which DIR is a FUSE file system, open to all, that
+answers no question for a name in it. All that waits is released at the end. Exits with the
+command's status; 77: there can be no such thing here.
 
 usage: stat_hang.py DIR CMD...
 """

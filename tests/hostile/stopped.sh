@@ -1,8 +1,8 @@
 #!/bin/bash
-# A peer that stops with connections on the path: a program that starts children, or becomes another
-# one, with all of them, puts their epoll instance into another one, or sets options that the kernel must
-# have, waits for it once, 30 s (docs/limits.md), not for each connection and child. One that need not
-# block hardly waits.
+# A peer that stops with connections on the path: a program that starts children, or becomes
+# another one, with all of them, puts their epoll instance into another one, or sets options that
+# the kernel must have, waits for it once, 30 s (docs/limits.md), not for each connection and
+# child. One that need not block hardly waits.
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -77,7 +77,8 @@ for how in starts becomes nests sets splices; do
 	SECONDS=0
 	echo >&4
 	exec 4>&-
-	within $most gone "$pid" || fail "a program that $how others waits: $(tail -n 1 "$TMP/$how.log")"
+	within $most gone "$pid" ||
+		fail "a program that $how others waits: $(tail -n 1 "$TMP/$how.log")"
 	wait "$pid" || fail "the client failed: $(cat "$TMP/$how.log")"
 	say "$how: $SECONDS s"
 	kill -CONT "$echo_pid"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# What another user can do to the files that root's programs and tools believe or write: a policy in
-# directories that he may write to, a log by way of his link, the counter directory's name taken
-# before us, rdmastat reset in a directory of his. In a mount namespace of its own, with /dev/shm and
-# /run as after a boot.
+# What another user can do to the files that root's programs and tools believe or write: a policy
+# in directories that he may write to, a log by way of his link, the counter directory's name
+# taken before us, rdmastat reset in a directory of his. In a mount namespace of its own, with
+# /dev/shm and /run as after a boot.
 # TIMEOUT: 120
 if ((EUID == 0)) && [[ -z ${INSIDE-} ]] && unshare -m true 2>/dev/null; then
 	INSIDE=1 exec unshare -m "$0" "$@"
@@ -75,9 +75,11 @@ is "a stranger's link to a good file" "$(decides "$TMP/tmp/link.conf")" "tcp"
 ln -s "$TMP/etc/good.conf" "$TMP/etc/link.conf"
 is "root's link to a good file" "$(decides "$TMP/etc/link.conf")" "tcp shm"
 
-is "policy set on his link: status" "$("$R" policy set -f "$TMP/tmp/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 1
+is "policy set on his link: status" \
+	"$("$R" policy set -f "$TMP/tmp/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 1
 is "... the file behind it" "$(grep -c spin "$TMP/etc/good.conf")" 0
-is "policy set on root's link: status" "$("$R" policy set -f "$TMP/etc/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 0
+is "policy set on root's link: status" \
+	"$("$R" policy set -f "$TMP/etc/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 0
 
 # ---- the log, and the line at the end. fs.protected_symlinks helps where it is on, in sticky
 # directories only.
@@ -90,13 +92,16 @@ ln "$TMP/victim" "$TMP/tmp/hard"
 for f in "$TMP/tmp/log" "$TMP/his/log" "$TMP/tmp/hard"; do
 	env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent RDMASHIM_LOG_FILE="$f" true 2>"$TMP/err"
 	is "root's log by way of ${f#"$TMP"/}: bytes in the victim" "$(stat -c %s "$TMP/victim")" 0
-	is "... and stderr says so" "$(grep -c "${f##*/} is not written: .*belongs to user" "$TMP/err")" 1
-	env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/dev/null RDMASHIM_STATS="$f" RDMASHIM_STAT_DIR="$STAT" \
+	is "... and stderr says so" \
+		"$(grep -c "${f##*/} is not written: .*belongs to user" "$TMP/err")" 1
+	env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/dev/null RDMASHIM_STATS="$f" \
+		RDMASHIM_STAT_DIR="$STAT" \
 		python3 -S -E -c "$CONNECT" 2>/dev/null
 	is "... RDMASHIM_STATS: bytes" "$(stat -c %s "$TMP/victim")" 0
 	: >"$TMP/victim"
 done
-env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent RDMASHIM_LOG_FILE="$TMP/mine.log" true 2>"$TMP/err"
+env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent RDMASHIM_LOG_FILE="$TMP/mine.log" true \
+	2>"$TMP/err"
 is "a log of root's own: lines" "$(wc -l <"$TMP/mine.log")" 1
 
 # ---- the counter directory's name, taken by him

@@ -1,24 +1,38 @@
 /*
  * victim.c - an ordinary program that knows nothing of the library, for the hostile peer to bother.
  *
- *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
- *						SIGUSR1: it closes all numbers that it does not use, as
- *						daemons do, and opens files; when it comes again, they must
- *						still be there, and are closed. SIGUSR2: it makes a child,
- *						which must get on within 2 s; then it has /dev/zero open
- *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
- *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
- *	victim lag PORT PROGRESS		sends more than it reads, so that bytes of both always are on the way; until SIGTERM
- *	victim once PORT BURSTS [MS]		an innocent client that ends by itself: faults.sh breaks the library's calls under it;
- *						MS: it pauses as long after each burst (otherwise 10 ms), and when it has closed all,
- *						it waits for SIGTERM, to be looked at
- *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
- *	victim lend PORT			echoes large blocks by calls that wait, one connection after the other; a child does so for a while
- *	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does; in the middle of the last connection it asks for a splice
- *	victim threads PORT PROGRESS		echoes by a thread for each connection, and forks, once told: PROGRESS counts that
- *	victim slow PORT			sends to an echo, by calls that wait, blocks in memory whose
- *						first touch waits for it, as a file's does for a slow disk
- *						(userfaultfd); the echo must serve it on another connection
+ * 	victim echo PORT			one thread, one epoll instance, echoes
+ * 						whatever comes; for ever SIGUSR1: it closes
+ * 						all numbers that it does not use, as daemons
+ * 						do, and opens files; when it comes again, they
+ * 						must still be there, and are closed. SIGUSR2:
+ * 						it makes a child, which must get on within 2
+ * 						s; then it has /dev/zero open
+ * 	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on
+ * 						fresh connections, every byte verified; counts
+ * 						bytes in the file PROGRESS (8 bytes, mapped);
+ * 						until SIGTERM
+ * 	victim lag PORT PROGRESS		sends more than it reads, so that bytes of
+ * 						both always are on the way; until SIGTERM
+ * 	victim once PORT BURSTS [MS]		an innocent client that ends by itself:
+ * 						faults.sh breaks the library's calls under it;
+ * 						MS: it pauses as long after each burst
+ * 						(otherwise 10 ms), and when it has closed all,
+ * 						it waits for SIGTERM, to be looked at
+ * 	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same
+ * 						time without believing anything
+ * 	victim lend PORT			echoes large blocks by calls that wait, one
+ * 						connection after the other; a child does so
+ * 						for a while
+ * 	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does;
+ * 						in the middle of the last connection it asks
+ * 						for a splice
+ * 	victim threads PORT PROGRESS		echoes by a thread for each connection, and
+ * 						forks, once told: PROGRESS counts that
+ * 	victim slow PORT			sends to an echo, by calls that wait, blocks
+ * 						in memory whose first touch waits for it, as a
+ * 						file's does for a slow disk (userfaultfd); the
+ * 						echo must serve it on another connection
  * VICTIM_VECTORS=1: echo and once move their bytes by readv() and writev().
  * VICTIM_SPAWNS=1: echo starts a program for each connection, which inherits all of them.
  * VICTIM_AGAIN=1: it makes a TCP socket, and is then executed again.
@@ -220,15 +234,18 @@ static int echo(int port)
 	bool spawns = getenv("VICTIM_SPAWNS");
 	struct sockaddr_in a = at(port);
 	struct epoll_event e = { .events = EPOLLIN }, ev[64];
-	/* From the first TCP socket on every call of the rarer kinds is the library's own: see fault.c. */
-	int ep = epoll_create1(EPOLL_CLOEXEC), l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
+	/* From the first TCP socket on every call of the rarer kinds is the library's own: see
+	 * fault.c. */
+	int ep = epoll_create1(EPOLL_CLOEXEC),
+	    l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
 	signal(SIGUSR1, on_usr);
 	signal(SIGUSR2, on_usr);
 	mallopt(M_MMAP_THRESHOLD, 65536);	/* large buffers take the pages that they use */
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	e.data.fd = l;
-	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256) || ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))
+	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256) || ep < 0 ||
+	    epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))
 		die("listen");
 	while (!stop) {
 		int n = epoll_wait(ep, ev, 64, -1);
@@ -291,7 +308,8 @@ static void burst(int fd)
 	for (size_t i = 0; i < sizeof out; i++)
 		out[i] = (uint8_t)((x = x * 1664525 + 1013904223) >> 24);
 	while (got < sizeof in) {
-		struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
+		struct pollfd p = { .fd = fd,
+				    .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
 		ssize_t n;
 
 		if (poll(&p, 1, STALL_MS) < 0 && errno != EINTR)
@@ -305,14 +323,16 @@ static void burst(int fd)
 			die("honest connection, recv");
 		if (n > 0) {
 			if (memcmp(in + got, out + got, (size_t)n)) {
-				fprintf(stderr, "victim: WRONG BYTE behind %zu of %d\n", got, BURST);
+				fprintf(stderr, "victim: WRONG BYTE behind %zu of %d\n", got,
+					BURST);
 				exit(1);
 			}
 			got += (size_t)n;
 			end = ms() + STALL_MS;
 		}
 		if (ms() > end) {
-			fprintf(stderr, "victim: STALL: sent %zu, got %zu of %d\n", sent, got, BURST);
+			fprintf(stderr, "victim: STALL: sent %zu, got %zu of %d\n", sent, got,
+				BURST);
 			exit(1);
 		}
 	}
@@ -404,7 +424,8 @@ static int once(int port, int bursts, int pause, bool rest)
 		close(fresh);
 	}
 	ends = shutdown(fd, SHUT_WR);
-	if (ends || poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, STALL_MS) != 1 || recv(fd, &ends, 1, 0) != 0)
+	if (ends || poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, STALL_MS) != 1 ||
+	    recv(fd, &ends, 1, 0) != 0)
 		die("end of file");
 	close(fd);
 	printf("%llu bytes\n", (unsigned long long)total);
@@ -417,12 +438,14 @@ static int once(int port, int bursts, int pause, bool rest)
 /* ---- lend, blocks ---- */
 
 #define BLOCK (256 * 1024)
-#define EACH  3			/* blocks that the server echoes, then its child, then the server again */
+/* blocks that the server echoes, then its child, then the server again */
+#define EACH  3
 
 static bool whole(int fd, uint8_t *p, bool out)
 {
 	for (size_t done = 0; done < BLOCK;) {
-		ssize_t n = out ? send(fd, p + done, BLOCK - done, MSG_NOSIGNAL) : recv(fd, p + done, BLOCK - done, MSG_WAITALL);
+		ssize_t n = out ? send(fd, p + done, BLOCK - done, MSG_NOSIGNAL)
+				: recv(fd, p + done, BLOCK - done, MSG_WAITALL);
 
 		if (n == 0 || (n < 0 && errno != EINTR))
 			return false;
@@ -492,7 +515,8 @@ static int blocks(int port, int conns, int pause)
 			if (!whole(fd, out, true) || !whole(fd, in, false))
 				die("honest connection, block");
 			if (memcmp(in, out, BLOCK)) {
-				fprintf(stderr, "victim: WRONG BYTE in block %d of connection %d\n", b, c);
+				fprintf(stderr, "victim: WRONG BYTE in block %d of connection %d\n",
+					b, c);
 				exit(1);
 			}
 			total += 2 * BLOCK;
@@ -500,7 +524,8 @@ static int blocks(int port, int conns, int pause)
 			if (c < conns - 1 || b != 1)
 				continue;
 			fcntl(fd, F_SETFL, O_NONBLOCK);
-			if (splice(fd, NULL, p[1], NULL, 1, SPLICE_F_NONBLOCK) >= 0 || errno != EAGAIN)
+			if (splice(fd, NULL, p[1], NULL, 1, SPLICE_F_NONBLOCK) >= 0 ||
+			    errno != EAGAIN)
 				die("splice");
 			fcntl(fd, F_SETFL, 0);
 		}
@@ -540,7 +565,9 @@ static void *echo_one(void *arg)
 	return NULL;
 }
 
-#define GO (1ull << 63)	/* who looks at PROGRESS says when to begin: a connection that is shared with a child is not cut over */
+/* who looks at PROGRESS says when to begin: a connection that is shared with a child is not cut
+ * over */
+#define GO (1ull << 63)
 
 static void *forks_on(void *arg)
 {

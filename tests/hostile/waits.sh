@@ -1,7 +1,7 @@
 #!/bin/bash
-# A peer offers a block in memory that is never there (userfaultfd): the thread that receives it waits.
-# All others of the victim go on, forks, its background thread and other connections among them, and
-# SIGKILL ends it.
+# A peer offers a block in memory that is never there (userfaultfd): the thread that receives it
+# waits. All others of the victim go on, forks, its background thread and other connections among
+# them, and SIGKILL ends it.
 # TIMEOUT: 150
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -27,13 +27,15 @@ ask_pid=$PID
 export FORKS=$TMP/forks
 never_comes=(timeout 30 "$B/hostile/peer" call "$port")
 "${never_comes[@]}" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
-"${never_comes[@]}" "$echo_pid" locked-bind 3>&- || fail "others wait for a socket whose lock is taken"
+"${never_comes[@]}" "$echo_pid" locked-bind 3>&- ||
+	fail "others wait for a socket whose lock is taken"
 "${never_comes[@]}" "$echo_pid" locked-own 3>&- || fail "others wait for a socket of the victim's"
 free_port liar
 start shim "$TMP/client.log" "$B/hostile/victim" client "$liar" "$port" "$TMP/progress"
 client_pid=$PID
 within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"
-timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" locked-asked 3>&- ||
+timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" locked-asked \
+	3>&- ||
 	fail "a socket is asked whose lock is taken"
 timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" \
 	locked-segment 3>&- || fail "memory is given back to a file whose lock is taken"
@@ -49,7 +51,8 @@ begin
 : >"$TMP/held.log"
 HOLD=1 "${never_comes[@]}" "$echo_pid" never-comes >"$TMP/held.log" 2>&1 3>&- &
 peer=$!
-within 10 grep -q "held up" "$TMP/held.log" || fail "the copy does not begin: $(cat "$TMP/held.log")"
+within 10 grep -q "held up" "$TMP/held.log" ||
+	fail "the copy does not begin: $(cat "$TMP/held.log")"
 kill -KILL "$echo_pid"
 within 2 gone "$echo_pid" || fail "SIGKILL does not end the victim"
 kill -TERM "$peer"

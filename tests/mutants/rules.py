@@ -1,7 +1,9 @@
-"""Rules of the environment of the cut/rewind machine that the simulator does not model, each taken out of the code in turn:
-the named test must then fail. (The rules of the machine itself: build/sim --rules.)
+"""Rules of the environment of the cut/rewind machine that the simulator does not model, each
+taken out of the code in turn: the named test must then fail. (The rules of the machine
+itself: build/sim --rules.)
 
-NAME, file, text as it is, text without the rule, test as TESTS= takes it or a shell command, what goes wrong without it."""
+NAME, file, text as it is, text without the rule, test as TESTS= takes it or a shell command,
+what goes wrong without it."""
 
 APP = "SHIM=build/librdmashim.so bash tests/apps/"
 
@@ -52,12 +54,14 @@ MUTANTS = [
      "any route to the other end is taken for a straight one",
      "TESTS=unit/test_identity", 1),
     ("SYN", "shim/discovery/identity.c",
-     "return age <= ticks(now_us() - since_us, unit) + 2 && age + 2 >= ticks(before - until_us, unit);",
+     "return age <= ticks(now_us() - since_us, unit) + 2 && age + 2 >= ticks(before - until_us, "
+     "unit);",
      "return ticks(since_us, unit) + age + before > 0;",
      "two connections that a proxy between two hosts joins are cut through",
      "TESTS=unit/test_identity", 1),
     ("SHARE", "shim/base/fdtab.c",
-     "{ return atomic_load(&internals) <= share_of(fd_limit()); }", "{ return atomic_load(&internals) >= 0; }",
+     "{ return atomic_load(&internals) <= share_of(fd_limit()); }",
+     "{ return atomic_load(&internals) >= 0; }",
      "a peer's bells take more descriptors than the library's share",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh many-bells", 1),
     ("CALLERS_MOST", "shim/discovery/discovery_callers.c",
@@ -65,17 +69,20 @@ MUTANTS = [
      "whoever connects and says nothing costs a descriptor each",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh silent", 1),
     ("UNPROVEN", "shim/main/bg.c",
-     "if (now_us() - links[i].since_us > 3000000)", "if (now_us() - links[i].since_us > 3000000000u)",
+     "if (now_us() - links[i].since_us > 3000000)", "if (now_us() - links[i].since_us > "
+     "3000000000u)",
      "links without a connection are kept",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh unproven", 1),
     ("GONE_FD", "shim/conn/stream_recv.c",
      "		if (!stream_still_named(s, gen, &fd)) {\n"
-     "			lock_give(&s->rcv.lock);\n			return done ? (ssize_t)done : -EBADF;\n		}\n		if (!done",
+     "			lock_give(&s->rcv.lock);\n			return done ? "
+     "(ssize_t)done : -EBADF;\n		}\n		if (!done",
      "		(void)gen;\n		if (!done",
      "a call that slept goes on with an fd that is another file by now",
      "SHIM=build/librdmashim.so bash tests/snippets/run.sh threads", 1),
     ("OVERFLOW", "shim/conn/late.c",
-     "	if (waited < b.least)\n		return LATE_WAIT;\n", "	if (b.least)\n		return LATE_WAIT;\n",
+     "	if (waited < b.least)\n		return LATE_WAIT;\n", "	if (b.least)\n		return "
+     "LATE_WAIT;\n",
      "two programs that write before they read hang",
      APP + "bigfirst.sh", 1),
 ]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Takes each rule of tests/mutants/rules.py out of a copy of the sources, builds that, and wants the named test to fail.
+"""Takes each rule of tests/mutants/rules.py out of a copy of the sources, builds that, and wants
+the named test to fail.
 
 	run.py [NAME...]	in the repository's top level; exit status 1 if a mutant survives
 	run.py --texts		only sees that the sources have each rule's text, once
@@ -20,7 +21,8 @@ WORK = os.path.join("build", "mutants")
 
 def sh(command, cwd, seconds):
     """Exit status, or None after the time is up: a hang."""
-    p = subprocess.Popen(["bash", "-c", command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    p = subprocess.Popen(["bash", "-c", command], cwd=cwd, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, start_new_session=True)
     try:
         out = p.communicate(timeout=seconds)[0].decode(errors="replace")
         return p.returncode, out
@@ -31,7 +33,8 @@ def sh(command, cwd, seconds):
 
 
 def fresh_copy():
-    """The sources as they are now. A file that is the same already is left alone: make compiles only what differs."""
+    """The sources as they are now. A file that is the same already is left alone: make compiles
+    only what differs."""
     for top, dirs, files in os.walk("."):
         dirs[:] = [d for d in dirs if d not in ("build", ".git")]
         os.makedirs(os.path.join(WORK, top), exist_ok=True)
@@ -72,7 +75,8 @@ def try_mutant(name, path, old, new, what, test, tries):
     for i in range(tries):
         rc, out = sh(test, WORK, 120)
         if rc != 0:
-            print(f"{name:15} {what:90} {'hangs' if rc is None else 'caught'}, run {i + 1}", flush=True)
+            print(f"{name:15} {what:90} {'hangs' if rc is None else 'caught'}, run {i + 1}",
+                  flush=True)
             return True
     print(f"{name:15} {what:90} SURVIVES {tries} runs of: {test}", flush=True)
     return False

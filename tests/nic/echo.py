@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""echo.py listen PORT | connect PORT [N [BYTES]]: N connections whose bytes come back and are looked at.
+"""echo.py listen PORT | connect PORT [N [BYTES]]: N connections whose bytes come back and are
+looked at.
 
 connect: N rounds on each connection for each line "N" on its input, then a line with the longest of
 them in milliseconds. listen: says its process id; at SIGUSR1 it forks, and the child ends at once.

@@ -161,5 +161,6 @@ by_rdma_after() {
 back_on_rdma() {
 	local bytes
 	bytes=$(by_rdma)
-	within 30 by_rdma_after $((bytes + 20000)) || fail "nothing by RDMA: $(tail -n 20 "$TMP/log")"
+	within 30 by_rdma_after $((bytes + 20000)) ||
+		fail "nothing by RDMA: $(tail -n 20 "$TMP/log")"
 }

@@ -332,8 +332,8 @@ static void other_pages(void *at, size_t bytes)
 	free(copy);
 }
 
-/* After fork() in a parent whose driver needed ibv_fork_init(): the queues' pages are copied when it
- * writes to them, and the card keeps the old ones. */
+/* After fork() in a parent whose driver needed ibv_fork_init(): the queues' pages are copied
+ * when it writes to them, and the card keeps the old ones. */
 static void forked(void)
 {
 	if (nic_connected() || knobs()->fork_state != IBV_FORK_DISABLED || fork_wanted)

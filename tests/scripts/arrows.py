@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Whether calls between the folders of the sources go only where docs/architecture.md permits ("Arrows").
+"""Whether calls between the folders of the sources go only where docs/architecture.md permits
+("Arrows").
 
-	arrows.py [BUILD]	in the repository's top level, where the library is built; exit status 1 if not
+	arrows.py [BUILD]	in the repository's top level, where the library is built; exit
+				status 1 if not
 
-Names are those that nm shows in the objects: functions and globals, whoever calls, reads, or takes the
-address. Functions that the library exports are libc's names, and no arrows. An #include is an arrow, too.
-Also looked for: folders that reach each other, and more than three files of one folder that do.
+Names are those that nm shows in the objects: functions and globals, whoever calls, reads, or
+takes the address. Functions that the library exports are libc's names, and no arrows. An
+#include is an arrow, too. Also looked for: folders that reach each other, and more than three
+files of one folder that do.
 
-What is not yet so stands in tests/scripts/arrows.known, one a line: FILE NAME for a name, FILE "HEADER" for
-an #include, "cycle FOLDER FILE..." for files that reach each other. A line there that no longer is
-so fails as well: the list can only become shorter.
+What is not yet so stands in tests/scripts/arrows.known, one a line: FILE NAME for a name, FILE
+"HEADER" for an #include, "cycle FOLDER FILE..." for files that reach each other. A line there
+that no longer is so fails as well: the list can only become shorter.
 """
 import collections
 import glob
@@ -38,7 +41,8 @@ def permitted():
     """{folder: folders}, from the table."""
     text = open("docs/architecture.md").read().split("\n### Arrows\n")[1].split("\n#")[0]
     rows = re.findall(r"^\| ([a-z/]+) \| ([a-z/, ]*) *\|$", text, re.M)
-    return {name: set(calls.replace(" ", "").split(",")) - {""} for name, calls in rows if name != "folder"}
+    return {name: set(calls.replace(" ", "").split(",")) - {""} for name, calls in rows
+            if name != "folder"}
 
 
 def sources():
@@ -52,7 +56,8 @@ def names():
     for path in sources():
         if not path.endswith(".c"):
             continue
-        out = subprocess.run(["nm", "-g", f"{B}/o/{path[:-2]}.o"], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run(["nm", "-g", f"{B}/o/{path[:-2]}.o"], check=True, capture_output=True,
+                             text=True).stdout
         for line in out.splitlines():
             kind, name = line.split()[-2:]
             if kind == "U":
@@ -118,11 +123,13 @@ def main():
         elif b not in may.get(a, ()):
             is_so.append(f"{path} {name}")
     for d in sorted(inside):
-        is_so += [f"cycle {d} " + " ".join(map(os.path.basename, k)) for k in knots(inside[d]) if len(k) > BIG]
+        is_so += [f"cycle {d} " + " ".join(map(os.path.basename, k)) for k in knots(inside[d])
+                  if len(k) > BIG]
     for a in sorted(may):
         for b in sorted(may[a] - used[a]):
             fail(f"the table permits {a} -> {b}, and nobody goes there")
-    known = [line.strip() for line in open(KNOWN) if line.strip() and line[0] != "#"] if os.path.exists(KNOWN) else []
+    known = [line.strip() for line in open(KNOWN) if line.strip()
+             and line[0] != "#"] if os.path.exists(KNOWN) else []
     for line in sorted(set(is_so) - set(known)):
         fail("not permitted: " + line)
     for line in sorted(set(known) - set(is_so)):

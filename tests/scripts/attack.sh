@@ -1,7 +1,8 @@
 #!/bin/bash
-# attack.sh [SECS [NAME...]]: every program of tests/hostile that tries to get something out of the library, or to hold it up, again and again
-# for so long, each time with other random numbers; at least once each. A line for each run. Ends with 1 at the first that gets through.
-# The fuzz targets have `make fuzz-long`, failing system calls `make check-faults`.
+# attack.sh [SECS [NAME...]]: every program of tests/hostile that tries to get something out of
+# the library, or to hold it up, again and again for so long, each time with other random numbers;
+# at least once each. A line for each run. Ends with 1 at the first that gets through. The fuzz
+# targets have `make fuzz-long`, failing system calls `make check-faults`.
 SECS=${1:-600}
 [[ $SECS =~ ^[0-9]+$ ]] || { echo "usage: attack.sh [SECS [NAME...]]" >&2; exit 2; }
 shift || true
@@ -18,7 +19,8 @@ trap 'rm -f "$log"' EXIT
 end=$((SECONDS + SECS)) runs=0
 while :; do
 	for n in "${names[@]}"; do
-		[[ -x $here/$n.sh ]] || { echo "no attack $n; there are: $(cd "$here" && echo *.sh)" >&2; exit 2; }
+		[[ -x $here/$n.sh ]] ||
+			{ echo "no attack $n; there are: $(cd "$here" && echo *.sh)" >&2; exit 2; }
 		limit=$(sed -n '1,20s/^# TIMEOUT: //p' "$here/$n.sh")
 		seed=$RANDOM start=$SECONDS
 		SEED=$seed timeout -k 5 "$((${limit:-120} * 2))" "$here/$n.sh" >"$log" 2>&1

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Instructions of a processor stand in shim/arch/ and nowhere else, and each has a form in plain C: a
-# library of those alone (-DARCH_PLAIN) moves bytes on shared memory, and its dlopen() is a jump.
+# Instructions of a processor stand in shim/arch/ and nowhere else, and each has a form in plain
+# C: a library of those alone (-DARCH_PLAIN) moves bytes on shared memory, and its dlopen() is a
+# jump.
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
@@ -12,7 +13,7 @@ unset MAKEFLAGS MAKELEVEL
 asm='\b(__asm__|asm) *(volatile *)?\('
 found=$(grep -rnE "$asm"'|__builtin_ia32_|[a-z]mmintrin\.h|arm_neon\.h|__x86_64__|__aarch64__' \
 	--include='*.[ch]' shim rdma policy tools | grep -v '^shim/arch/' |
-	grep -vE '__asm__\((#|"[a-z_]*")|__asm__\($')
+	grep -vE '__asm__\((#|"[a-z_]*")|__asm__\(($|ARCH_)')
 [[ -z $found ]] || fail "outside of shim/arch/:"$'\n'"$found"
 bare=$(grep -rnA1 '__asm__($' --include='*.[ch]' shim rdma policy tools |
 	grep -v '^shim/arch/' | grep -vE '__asm__\($|^--|ARCH_')

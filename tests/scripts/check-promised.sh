@@ -1,7 +1,7 @@
 #!/bin/bash
-# Whether bytes that nobody finds now are on their way is answered by one function, which polls, reads,
-# FIONREAD and TCP_INQ ask (stream_rx_promised()): what it is made of no other file looks at, but those
-# that say here what for.
+# Whether bytes that nobody finds now are on their way is answered by one function, which polls,
+# reads, FIONREAD and TCP_INQ ask (stream_rx_promised()): what it is made of no other file looks
+# at, but those that say here what for.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 bad=0
@@ -29,7 +29,8 @@ for word in stream_rx_coming stream_rx_resent fin_held resent_to; do
 	# shellcheck disable=SC2013  # names of files
 	for f in $(grep -lw "$word" shim/*/*.[ch]); do
 		grep -q "^$word ${f##*/} " <<<"$table" ||
-			{ echo "$f looks at $word: ask stream_rx_promised(), or say here what for"; bad=1; }
+			{ echo "$f looks at $word: ask stream_rx_promised(), or say here what" \
+			"for"; bad=1; }
 	done
 done
 while read -r word f _; do

@@ -1,13 +1,15 @@
 #!/bin/bash
-# What the library costs a program that has no TCP sockets: system calls and page faults of /bin/true with it above those without,
-# which are the same on a slow machine; it needs no library but libc's own; it starts no thread; a program without a policy
-# file, counter directory or /proc still runs. With FLOORS=1 (`make bench`) also the time: at most 1 ms.
+# What the library costs a program that has no TCP sockets: system calls and page faults of
+# /bin/true with it above those without, which are the same on a slow machine; it needs no library
+# but libc's own; it starts no thread; a program without a policy file, counter directory or /proc
+# still runs. With FLOORS=1 (`make bench`) also the time: at most 1 ms.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's own start-up is no measure"
 
-needed=$(readelf -d "$SHIM" | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' | grep -v -e '^libc\.so' -e '^libdl\.so' -e '^libpthread\.so' -e '^ld-linux')
+needed=$(readelf -d "$SHIM" | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+	grep -v -e '^libc\.so' -e '^libdl\.so' -e '^libpthread\.so' -e '^ld-linux')
 [[ -z $needed ]] || fail "it needs $needed"
 
 # An idle machine is not promised: pairs, interleaved; the medians of the differences.
@@ -35,18 +37,24 @@ say "adds $faults page faults and $extra us to the $bare us of /bin/true (median
 ((faults <= 45)) || fail "more than 45 page faults"
 [[ -z ${FLOORS-} ]] || ((extra <= 1000)) || fail "more than 1 ms"
 
-calls() { strace -qq -o "$TMP/calls" env -i "$@" /bin/true && sed -n '/execve("\/bin\/true"/,$p' "$TMP/calls" | wc -l; }
+calls() {
+	strace -qq -o "$TMP/calls" env -i "$@" /bin/true &&
+		sed -n '/execve("\/bin\/true"/,$p' "$TMP/calls" | wc -l
+}
 if strace -qq -o /dev/null true 2>/dev/null; then
-	calls=$(($(calls LD_PRELOAD="$SHIM" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT") - $(calls A=)))
+	calls=$(($(calls LD_PRELOAD="$SHIM" RDMASHIM_CONF="$CONF" \
+		RDMASHIM_STAT_DIR="$STAT") - $(calls A=)))
 	say "adds $calls system calls"
 	((calls > 0 && calls <= 28)) || fail "not between 1 and 28 system calls"
 else
 	say "strace may not trace here: system calls not counted"
 fi
 
-run_with shim sh -c 'cat /proc/self/status' | grep -q '^Threads:[[:space:]]*1$' || fail "a thread in a program without sockets"
+run_with shim sh -c 'cat /proc/self/status' | grep -q '^Threads:[[:space:]]*1$' ||
+	fail "a thread in a program without sockets"
 [[ -z $(ls "$STAT" 2>/dev/null) ]] || fail "a counter file of a program without sockets"
-out=$(env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent/dir/file RDMASHIM_STAT_DIR=/nonexistent/dir echo hello 2>/dev/null)
+out=$(env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent/dir/file \
+	RDMASHIM_STAT_DIR=/nonexistent/dir echo hello 2>/dev/null)
 [[ $out == hello ]] || fail "with nothing there: $out"
 out=$(env -i LD_PRELOAD="$SHIM" /bin/echo hello 2>/dev/null)
 [[ $out == hello ]] || fail "with an empty environment: $out"

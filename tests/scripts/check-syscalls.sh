@@ -1,6 +1,6 @@
 #!/bin/bash
-# shim/base/syscalls.def has the system calls that the library makes: all that its sources name, and all
-# that a run makes in which the first function outside libc is the library's, by strace.
+# shim/base/syscalls.def has the system calls that the library makes: all that its sources name,
+# and all that a run makes in which the first function outside libc is the library's, by strace.
 # docs/syscalls.md is made of it.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
@@ -25,7 +25,8 @@ for c in $(grep -oh '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim/*,rdma/*,policy}/*
 	bad "$c is in the sources and not in shim/base/syscalls.def"
 done
 
-strace -V 2>/dev/null | grep -q stack-trace= || { ((rc)) || skip "no strace that shows stacks"; exit $rc; }
+strace -V 2>/dev/null | grep -q stack-trace= || { ((rc)) ||
+	skip "no strace that shows stacks"; exit $rc; }
 policy "earn_bytes 0" "earn_rounds 0"
 begin_mode both
 shim_env

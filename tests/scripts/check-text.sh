@@ -17,7 +17,8 @@ files() {
 		git ls-files -c -o --exclude-standard
 	else
 		find . -path ./build -prune -o -type f -printf '%P\n'
-	fi | grep -vE '^(LICENSE|tests/fuzz/corpus/.*|tests/apps/filters.txt|.*\.(trace|svg|png))$' |
+	fi | grep \
+		-vE '^(LICENSE|tests/fuzz/corpus/.*|tests/apps/filters.txt|.*\.(trace|svg|png))$' |
 		while IFS= read -r f; do [[ -f $f ]] && echo "$f"; done
 }
 

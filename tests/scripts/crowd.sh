@@ -1,10 +1,14 @@
 #!/bin/bash
-# crowd.sh [SECS [CONNECTIONS]]: 10,000 connections to redis and nginx, half to each, from PROCS=50 processes that look at every byte of every
-# answer. Every second a peer is killed and made again: one of the processes, every tenth time a worker of nginx; one more is stopped for
-# ever in the middle of its requests. Nobody else may see a wrong byte, a lost connection or a stall of two minutes. A line every 10 s. BARE=1: without the library. FORCE=10ms: each
-# connection is cut over and rewound that often besides. LOG=4: what the library logs, kept if something is wrong.
+# crowd.sh [SECS [CONNECTIONS]]: 10,000 connections to redis and nginx, half to each, from
+# PROCS=50 processes that look at every byte of every answer. Every second a peer is killed and
+# made again: one of the processes, every tenth time a worker of nginx; one more is stopped for
+# ever in the middle of its requests. Nobody else may see a wrong byte, a lost connection or a
+# stall of two minutes. A line every 10 s. BARE=1: without the library. FORCE=10ms: each
+# connection is cut over and rewound that often besides. LOG=4: what the library logs, kept if
+# something is wrong.
 SECS=${1:-300} CONNECTIONS=${2:-10000} PROCS=${PROCS:-50}
-[[ $SECS =~ ^[1-9][0-9]*$ && $CONNECTIONS =~ ^[1-9][0-9]*$ ]] || { echo "usage: crowd.sh [SECS [CONNECTIONS]]" >&2; exit 2; }
+[[ $SECS =~ ^[1-9][0-9]*$ && $CONNECTIONS =~ ^[1-9][0-9]*$ ]] ||
+	{ echo "usage: crowd.sh [SECS [CONNECTIONS]]" >&2; exit 2; }
 . "$(dirname "$0")/../apps/lib.sh"
 C=$B/hostile/crowd
 [[ -x $C ]] || fail "no $C"
@@ -19,7 +23,9 @@ free_port redis
 free_port web
 mkdir "$TMP/www"
 i=0
-for n in 1 100 700 1500 4096 9000 30000 65536 200000 1000000; do make_file "$TMP/www/f$((i++))" "$n"; done
+for n in 1 100 700 1500 4096 9000 30000 65536 200000 1000000; do
+	make_file "$TMP/www/f$((i++))" "$n"
+done
 cat >"$TMP/nginx.conf" <<-END
 	worker_processes 2;
 	worker_rlimit_nofile $((CONNECTIONS * 3 / 2 + 4096));
@@ -49,14 +55,17 @@ bad() {
 
 # crowd NUMBER: that process, (again).
 crowd() {
-	start $role "$TMP/crowd$1.log" "$C" "$redis" "$web" "$each" "$TMP/www" "$TMP/crowd$1.state" mortal
+	start $role "$TMP/crowd$1.log" "$C" "$redis" "$web" "$each" "$TMP/www" \
+		"$TMP/crowd$1.state" mortal
 	member[$1]=$PID
 	PIDS=("$redis_pid" "$nginx_pid" ${stopped:+"$stopped"} "${member[@]}")
 }
-# Words of a state file: requests, bytes, lost, open now, slowest request. Of all of them together, with those of the killed.
+# Words of a state file: requests, bytes, lost, open now, slowest request. Of all of them
+# together, with those of the killed.
 word() { od -An -v -w40 -tu8 "$@" 2>/dev/null; }
 sums() {
-	word "$TMP"/crowd[0-9]*.state | awk -v r="${dead[0]}" -v b="${dead[1]}" -v l="${dead[2]}" -v s="$slowest" \
+	word "$TMP"/crowd[0-9]*.state |
+		awk -v r="${dead[0]}" -v b="${dead[1]}" -v l="${dead[2]}" -v s="$slowest" \
 		'NF == 5 { r += $1; b += $2; l += $3; o += $4; if ($5 > s) s = $5 } END { printf "%.0f %.0f %.0f %.0f %.0f\n", r, b, l, o, s }'
 }
 all_open() { read -r _ _ _ open _ < <(sums); ((open >= each * PROCS)); }
@@ -67,12 +76,14 @@ well() {
 	ended "$redis_pid" && bad "redis ended: $(tail -n 3 "$TMP/redis.log")"
 	ended "$nginx_pid" && bad "nginx ended"
 	for ((i = 0; i < PROCS; i++)); do
-		ended "${member[$i]}" && bad "process $i ended: $(grep -v '^Killed' "$TMP/crowd$i.log")"
+		ended "${member[$i]}" &&
+			bad "process $i ended: $(grep -v '^Killed' "$TMP/crowd$i.log")"
 	done
 }
 counted() {
 	[[ $role == none ]] && { echo 0 0 0 0 0 0; return; }
-	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all 2>/dev/null | tee "$TMP/counters" | python3 -S -E -c 'import json, sys
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all 2>/dev/null | tee "$TMP/counters" |
+		python3 -S -E -c 'import json, sys
 t = json.load(sys.stdin)["total"]
 print(t["bytes"]["shm"] + t["bytes"]["rdma"], t["bytes"]["tcp"], t["counters"]["cuts"], t["counters"]["bad_peer"], t["connections"], t["connections_fast"])'
 }
@@ -80,10 +91,12 @@ line() {
 	local s
 	read -ra s < <(sums)
 	printf '%5d s: %d requests, %d MB, %d connections open, %d lost to killed workers; killed %d processes, %d workers; slowest request %d ms\n' \
-		"$((SECONDS - begin))" "${s[0]}" "$((s[1] / 1000000))" "${s[3]}" "${s[2]}" "$kills" "$workers" "${s[4]}"
+		"$((SECONDS - begin))" "${s[0]}" "$((s[1] / 1000000))" "${s[3]}" "${s[2]}" \
+		"$kills" "$workers" "${s[4]}"
 }
 
-start $role "$TMP/redis.log" redis-server --port "$redis" --bind 127.0.0.1 --save "" --dir "$TMP" --maxclients "$CONNECTIONS" --tcp-backlog 4096 --client-output-buffer-limit "normal 0 0 0"
+start $role "$TMP/redis.log" redis-server --port "$redis" --bind 127.0.0.1 --save "" --dir "$TMP" \
+	--maxclients "$CONNECTIONS" --tcp-backlog 4096 --client-output-buffer-limit "normal 0 0 0"
 redis_pid=$PID
 start $role "$TMP/nginx.log" nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
 nginx_pid=$PID
@@ -129,7 +142,10 @@ done
 kill -KILL "$stopped"
 stop "$redis_pid"
 stop "$nginx_pid"
-echo "fast path ${fast:-?} bytes, TCP ${tcp:-?}, ${found:-?} of ${ends:-?} ends found the other one, ${cuts:-?} cuts, taken for liars ${liars:-?}"
-[[ $role == none || (${fast:-0} -gt 0 && ${cuts:-0} -ge $CONNECTIONS) ]] || fail "most were never cut over"
+echo "fast path ${fast:-?} bytes, TCP ${tcp:-?}, ${found:-?} of ${ends:-?} ends found the other" \
+	"one, ${cuts:-?} cuts, taken for liars ${liars:-?}"
+[[ $role == none || (${fast:-0} -gt 0 && ${cuts:-0} -ge $CONNECTIONS) ]] ||
+	fail "most were never cut over"
 ((${liars:-0} == 0)) || fail "somebody was taken for a liar"
-echo "crowd: $SECS s, $CONNECTIONS connections, $kills processes and $workers workers killed, nothing wrong"
+echo "crowd: $SECS s, $CONNECTIONS connections, $kills processes and $workers workers killed," \
+	"nothing wrong"

@@ -1,14 +1,18 @@
 #!/bin/bash
-# deps.sh SET: are the Debian packages there that this set (below) needs? If not: installs exactly the
-# missing ones when root, else prints the command and fails. Service packages are installed without
-# starting their services: the tests run private instances.
-# deps.sh left-out: a line for make, of what cannot be built for want of a package; in words on stderr.
+# deps.sh SET: are the Debian packages there that this set (below) needs? If not: installs exactly
+# the missing ones when root, else prints the command and fails. Service packages are installed
+# without starting their services: the tests run private instances.
+# deps.sh left-out: a line for make, of what cannot be built for want of a package; in words on
+# stderr.
 set -uo pipefail
 
-# Python's tests are in a package of its version: of the one that is here, or that would be installed.
-python=$( (/usr/bin/python3 -V || apt-cache show python3 | sed -n 's/^Version:/&/p') 2>/dev/null | grep -om1 '[0-9]*\.[0-9]*' | head -n 1)
+# Python's tests are in a package of its version: of the one that is here, or that would be
+# installed.
+python=$( (/usr/bin/python3 -V || apt-cache show python3 | sed -n 's/^Version:/&/p') 2>/dev/null |
+	grep -om1 '[0-9]*\.[0-9]*' | head -n 1)
 
-# what-proves-it:package, where the proof is a command, h=HEADER that the compiler finds, pc=NAME for pkg-config, or a file
+# what-proves-it:package, where the proof is a command, h=HEADER that the compiler finds, pc=NAME
+# for pkg-config, or a file
 build="gcc:gcc make:make h=stdio.h:libc6-dev h=infiniband/verbs.h:libibverbs-dev h=rdma/rdma_cma.h:librdmacm-dev"
 # What can be left out, and what wants it.
 rdmastat="h=json-c/json.h:libjson-c-dev h=ncurses.h:libncurses-dev h=libunwind-ptrace.h:libunwind-dev"
@@ -105,7 +109,8 @@ if ((EUID)) || ! command -v apt-get >/dev/null; then
 	done_if_there "missing for 'make $1': ${missing[*]}"
 fi
 
-# One installation at a time: make asks for several sets at once. Another's may have brought what is missing here.
+# One installation at a time: make asks for several sets at once. Another's may have brought what
+# is missing here.
 exec 9</var/lib/dpkg && flock 9
 done_if_there
 

@@ -1,13 +1,15 @@
 #!/bin/bash
-# run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests, two at a time (LANES), the first ones first, and prints
+# run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests, two at a time (LANES), the first ones
+# first, and prints
 #	ok NAME (secs)		exit status 0
 #	skip NAME: reason	exit status 77, the reason is the last line of the output
 #	FAIL NAME		anything else, with the end of the output
 # and at last "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
-# A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by TESTS, watches over them,
-# and may end with 77 if it can run none.
-# After the timeout the stacks of all threads of all processes of the test are printed, then all are
-# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds (of which there are more, the more GPU paths there are).
+# A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by
+# TESTS, watches over them, and may end with 77 if it can run none.
+# After the timeout the stacks of all threads of all processes of the test are printed, then all
+# are killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default
+# seconds (of which there are more, the more GPU paths there are).
 set -uo pipefail
 umask 022	# tests make policies, and one that a group may write to is refused
 B=${B:-build}
@@ -15,7 +17,8 @@ LANES=${LANES:-2}
 logs=$B/test-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
-# Check's own four seconds for a test are few on a slow machine that does other things, too; what hangs is found here.
+# Check's own four seconds for a test are few on a slow machine that does other things, too; what
+# hangs is found here.
 export CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 # The children of a test carry this word in their environment: that finds them also after a fork,
 # setsid and exec, and under another uid.
@@ -27,7 +30,8 @@ members() {
 	for p in /proc/[0-9]*; do
 		grep -qsz "^RDMASHIM_TEST=$current\$" "$p/environ" && echo "${p##*/}"
 	done
-	# A program that overwrites its environment (setproctitle) is still in the test's process group or below it.
+	# A program that overwrites its environment (setproctitle) is still in the test's process
+	# group or below it.
 	[[ -n ${pid-} ]] && pgrep -g "$pid"
 	true
 }
@@ -40,9 +44,12 @@ stacks() {
 		bash | sh | *.sh | timeout) continue ;;
 		esac
 		echo "--- stacks of pid $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)"
-		[[ -x ${B:-build}/rdmastat ]] && timeout 30 "${B:-build}/rdmastat" stacks "$p" 2>&1 | head -n 150
-		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'set pagination off' \
-			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | head -n 150
+		[[ -x ${B:-build}/rdmastat ]] && timeout 30 "${B:-build}/rdmastat" stacks \
+			"$p" 2>&1 | head -n 150
+		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' \
+			-ex 'set pagination off' \
+			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' |
+			head -n 150
 	done
 }
 
@@ -96,7 +103,9 @@ run_one() {
 	if ((!hung)) && [[ -n $(members | grep -vx "$$") ]]; then
 		sleep 0.3	# what was just killed may still be dying
 		local left
-		left=$(members | sort -nu | grep -vx "$$" | while read -r p; do tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline"; done 2>/dev/null)
+		left=$(members | sort -nu | grep -vx "$$" |
+			while read -r p; do tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline"; \
+			done 2>/dev/null)
 		if [[ -n $left ]]; then
 			echo "=== left running: $left" >>"$log"
 			((rc == 0)) && rc=1
@@ -163,12 +172,15 @@ run_item() {
 	flock "$work/out" cat "$work/lane.$lane"
 }
 
-# lane NUMBER ITEM...: takes the next item that no GPU path has taken, until there is none; at last writes down its counts.
+# lane NUMBER ITEM...: takes the next item that no GPU path has taken, until there is none; at
+# last writes down its counts.
 run_gpu_path() {
 	local lane=$1 next
 	shift
 	trap 'kill_members; exit 130' INT TERM
-	while next=$(flock "$work/next" bash -c 'read -r n <"$1"; echo "$((n + 1))" >"$1"; echo "$n"' - "$work/next") && ((next <= $#)); do
+	while next=$(flock "$work/next" bash \
+		-c 'read -r n <"$1"; echo "$((n + 1))" >"$1"; echo "$n"' - "$work/next") &&
+		((next <= $#)); do
 		run_item "${!next}"
 	done
 	echo "$passed $failed $skipped" >"$work/counts.$lane"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# sanitizers.sh: what a sanitizer's runtime can bear of the tests, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer,
-# one after the other. Ends as run-tests.sh does, with the sum of the three. Run by `make check-san`.
-# Programs that it cannot bear get the library as it is (lib.sh), so that is made first.
-# Environment: SAN only these, TESTS only those tests, MODES of tests/apps, MAKE.
+# sanitizers.sh: what a sanitizer's runtime can bear of the tests, under AddressSanitizer,
+# UndefinedBehaviorSanitizer and ThreadSanitizer, one after the other. Ends as run-tests.sh does,
+# with the sum of the three. Run by `make check-san`. Programs that it cannot bear get the library
+# as it is (lib.sh), so that is made first. Environment: SAN only these, TESTS only those tests,
+# MODES of tests/apps, MAKE.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0 skipped=0
@@ -22,7 +23,10 @@ tests_for() {
 }
 
 # made SAN TARGET TESTS
-made() { env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN="$1" TESTS="$3" "$2"; }
+made() {
+	env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory \
+		SAN="$1" TESTS="$3" "$2"
+}
 
 # What a sanitizer looks at in another way than make check does.
 more_for() {

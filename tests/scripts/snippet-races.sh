@@ -1,7 +1,9 @@
 #!/bin/bash
-# Every snippet under ThreadSanitizer, cut over at once, then cut and rewound every millisecond: races of the library. What a snippet prints is not
-# looked at (the runtime delivers signals later, and touches errno), nor are races for a descriptor's number, which some of them are about, nor handlers of
-# theirs that touch errno: those run within the library's, which leaves it as they did.
+# Every snippet under ThreadSanitizer, cut over at once, then cut and rewound every millisecond:
+# races of the library. What a snippet prints is not looked at (the runtime delivers signals
+# later, and touches errno), nor are races for a descriptor's number, which some of them are
+# about, nor handlers of theirs that touch errno: those run within the library's, which leaves it
+# as they did.
 #	snippet-races.sh [PROGRAM [SNIPPET]...]
 # Environment: SAN=thread, B, SHIM; WANTED (cut forced); SECS for one snippet (60)
 . "$(dirname "$0")/../apps/lib.sh"
@@ -16,7 +18,8 @@ printf 'earn_bytes 0\nearn_rounds 0\nforce_cut_every 1ms\n' >"$TMP/forced.conf"
 # one MODE PROGRAM SNIPPET: a line about it
 one() {
 	local rc
-	SNIP_WAIT_CUT=1 LD_PRELOAD=$PRELOAD RDMASHIM_CONF=$TMP/$1.conf RDMASHIM_STAT_DIR=$TMP/stat TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$TMP/tsan.$1.$2.$3 \
+	SNIP_WAIT_CUT=1 LD_PRELOAD=$PRELOAD RDMASHIM_CONF=$TMP/$1.conf RDMASHIM_STAT_DIR=$TMP/stat \
+		TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$TMP/tsan.$1.$2.$3 \
 		timeout -k 5 "$SECS" "$B/snippets/$2" "$3" >/dev/null 2>&1 </dev/null 3>&-
 	rc=$?
 	echo "$rc $1 $2 $3"
@@ -42,10 +45,17 @@ list() {
 }
 
 list "$@" | xargs -P 2 -L 1 bash -c 'one "$@"' _ >"$TMP/ran"
-echo "$(wc -l <"$TMP/ran") runs, $(grep -c '^\(124\|137\)' "$TMP/ran") of them ended by their limit of $SECS s: $(awk '$1 == 124 || $1 == 137 { print $2 "/" $3 "/" $4 }' "$TMP/ran" | xargs)"
-# Of those for a number the location is a descriptor, or the access is what the runtime's close() notes.
-cat "$TMP"/tsan.* 2>/dev/null | awk -v RS='==================\n' '/librdmashim.so/ && !/failed to restore the stack/ && !/Location is file descriptor/ &&
+echo "$(wc -l <"$TMP/ran") runs, $(grep -c '^\(124\|137\)' \
+	"$TMP/ran") of them ended by their limit of $SECS s: $(awk \
+	'$1 == 124 || $1 == 137 { print $2 "/" $3 "/" $4 }' "$TMP/ran" | xargs)"
+# Of those for a number the location is a descriptor, or the access is what the runtime's close()
+# notes.
+cat "$TMP"/tsan.* 2>/dev/null |
+	awk -v RS='==================\n' \
+	'/librdmashim.so/ && !/failed to restore the stack/ && !/Location is file descriptor/ &&
 	!/by [^\n]*:\n    #0 close [^\n]*tsan_interceptors/ && !/signal handler spoils errno/ &&
 	gsub(/:\n    #0 [^\n]*tests\/snippets\//, "&") < 2' >"$TMP/races"	# both accesses the snippet's own
 rm -f "$TMP"/tsan.*
-[[ ! -s $TMP/races ]] || { head -n 200 "$TMP/races"; fail "$(grep -c '^SUMMARY' "$TMP/races") races of the library"; }
+[[ ! -s $TMP/races ]] ||
+	{ head -n 200 "$TMP/races"; fail \
+	"$(grep -c '^SUMMARY' "$TMP/races") races of the library"; }

@@ -1,5 +1,6 @@
 #!/bin/bash
-# with-shim.sh COMMAND...: runs a command with $SHIM preloaded, counters and policy of its own. Without SHIM: skips.
+# with-shim.sh COMMAND...: runs a command with $SHIM preloaded, counters and policy of its own.
+# Without SHIM: skips.
 set -uo pipefail
 if [[ -z ${SHIM-} || ! -e ${SHIM-} ]]; then
 	echo "no library (SHIM=${SHIM-})"

@@ -23,8 +23,8 @@ bool app_can_write(const struct world *w, int d)
 
 	if (w->e[d].urgent || (x->offer && (ENV(OFFER_ALONE) || !x->stuck)))
 		return false;
-	return runs(&w->e[d]) && !x->w_sleep && !x->w_closed && !x->w_err && !x->w_mid && !x->measuring &&
-	       x->tx.wr < w->cfg.n[d];
+	return runs(&w->e[d]) && !x->w_sleep && !x->w_closed && !x->w_err && !x->w_mid &&
+	       !x->measuring && x->tx.wr < w->cfg.n[d];
 }
 
 bool app_can_read(const struct world *w, int d)
@@ -100,7 +100,8 @@ static void write_ring(struct world *w, int d, int n)
 		return;
 	}
 	for (int i = 0; i < n; i++)
-		x->ring.buf[(x->tx.wr + i) % w->cfg.ring_cap] = world_byte(d, (unsigned)x->tx.wr + i);
+		x->ring.buf[(x->tx.wr + i) % w->cfg.ring_cap] =
+			world_byte(d, (unsigned)x->tx.wr + i);
 	if (x->stolen)
 		world_fail(w, FAIL_STRANGER);
 	x->idle_wakes = 0;
@@ -124,7 +125,8 @@ void app_write(struct world *w, int d, int n)
 		x->w_sleep = SLEEP_BELL;
 }
 
-/* send() of a block that is not copied: the reader may take it out of the writer's memory while the call lasts. */
+/* send() of a block that is not copied: the reader may take it out of the writer's memory while
+ * the call lasts. */
 void app_offer(struct world *w, int d, int n)
 {
 	struct dir *x = &w->d[d];
@@ -138,8 +140,8 @@ void app_offer(struct world *w, int d, int n)
 	world_wake(w, d, true, SLEEP_BELL);
 }
 
-/* The sender counts what was taken; from a peer that died nothing is heard any more. Now: it cannot wait, and withdraws what is not. True if there
- * is nothing left to wait for. */
+/* The sender counts what was taken; from a peer that died nothing is heard any more. Now: it
+ * cannot wait, and withdraws what is not. True if there is nothing left to wait for. */
 bool app_settle(struct world *w, int d, bool now)
 {
 	struct dir *x = &w->d[d];
@@ -233,7 +235,8 @@ static void read_tcp(struct world *w, int d, int n)
 	world_wake(w, d, false, SLEEP_SOCK);
 }
 
-/* What MSG_PEEK would show now, over the segments, is what later reads give. Asked after every step. */
+/* What MSG_PEEK would show now, over the segments, is what later reads give. Asked after every
+ * step. */
 void app_check_peek(struct world *w, int d)
 {
 	const struct dir *x = &w->d[d];
@@ -241,8 +244,8 @@ void app_check_peek(struct world *w, int d)
 	uint64_t left = cut_rx_tcp_left(&x->rx), at = x->rx.rd;
 	unsigned n = 0;
 
-	if (x->r_mid || x->taking || x->r_err || x->r_eof || w->e[1 - d].dead || w->e[1 - d].closed ||
-	    (x->bypassed && x->rx.state != CUT_RX_K))
+	if (x->r_mid || x->taking || x->r_err || x->r_eof || w->e[1 - d].dead ||
+	    w->e[1 - d].closed || (x->bypassed && x->rx.state != CUT_RX_K))
 		return;
 	for (int i = 0; i < x->tcp.rqn && n < left; i++) {
 		if (x->tcp.urg == i + 1)
@@ -264,7 +267,9 @@ static void read_ring(struct world *w, int d, int n)
 
 	n = min_int(n, x->ring.landed - (int)x->rx.rd);
 	for (int i = 0; i < n; i++)
-		see_byte(w, d, (w->cfg.rdma ? x->ring.land : x->ring.buf)[(x->rx.rd + i) % w->cfg.ring_cap]);
+		see_byte(w, d,
+			 (w->cfg.rdma ? x->ring.land
+				      : x->ring.buf)[(x->rx.rd + i) % w->cfg.ring_cap]);
 	if (ENV(RECV_COPY) || x->rx.state != CUT_RX_K)
 		consumed(w, d, n);
 	else
@@ -340,8 +345,10 @@ static void read_once(struct world *w, int d, int n)
 
 	if (left)
 		pass_urgent(w, d);
-	if (!w->cfg.rdma && x->rx.state != CUT_RX_T && x->ring.has_final && x->rx.rd == x->ring.final)
-		see_eof(w, d);		/* whatever carries the direction now, and wherever BACK is */
+	if (!w->cfg.rdma && x->rx.state != CUT_RX_T && x->ring.has_final &&
+	    x->rx.rd == x->ring.final)
+		see_eof(w, d);		/* whatever carries the direction now, and wherever BACK
+					 * is */
 	else if (left == 0)
 		read_path(w, d, n);
 	else if (x->tcp.rqn)
@@ -354,8 +361,9 @@ static void read_once(struct world *w, int d, int n)
 		x->r_sleep = sleep_kind(&x->rx);
 }
 
-/* recv(n). Who waits for edges reads n + 1 at once and takes less for "there is no more": so the library goes on over every
- * boundary until the reader has what it asked for, or there really is no more. */
+/* recv(n). Who waits for edges reads n + 1 at once and takes less for "there is no more": so the
+ * library goes on over every boundary until the reader has what it asked for, or there really is
+ * no more. */
 void app_read(struct world *w, int d, int n)
 {
 	struct dir *x = &w->d[d];
@@ -381,7 +389,8 @@ void app_read(struct world *w, int d, int n)
 		x->r_sleep = SLEEP_SOCK | SLEEP_BELL;
 }
 
-/* The reader's copy ends: all of the block, less (its buffer is smaller), or nothing (the sender is gone). */
+/* The reader's copy ends: all of the block, less (its buffer is smaller), or nothing (the sender
+ * is gone). */
 void app_take_end(struct world *w, int d, int n)
 {
 	struct dir *x = &w->d[d];

@@ -14,7 +14,8 @@
  * Broken on purpose, each must be found: BREAK_ORDER (ours is registered last), BREAK_UNDER
  * (another library is called under our lock).
  */
-bool ours, theirs, stdio;	/* locks; stdio: of libc's list of streams, taken by its fork(), too */
+bool ours, theirs, stdio;	/* locks; stdio: of libc's list of streams, taken by its fork(),
+				 * too */
 bool joined;			/* the worker has ended */
 byte done;
 bool child_done;

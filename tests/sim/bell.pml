@@ -1,16 +1,20 @@
 /*
- * bell.pml - who publishes and who goes to sleep (shim/base/bell.c, segment_notify() in rdma/shm/segment.h, drain_one() in
- * shim/link/link.c), under total store order: a store may be seen by others later than what its thread reads after it. Each
- * process has a store buffer of one place for the plain store that matters (publisher: the cursor; sleeper: none is
- * needed, its bit is set by an atomic OR; with -DPLAIN_ARM it is a store, and the fence must make up for it).
+ * bell.pml - who publishes and who goes to sleep (shim/base/bell.c, segment_notify() in
+ * rdma/shm/segment.h, drain_one() in shim/link/link.c), under total store order: a store may be
+ * seen by others later than what its thread reads after it. Each process has a store buffer of
+ * one place for the plain store that matters (publisher: the cursor; sleeper: none is needed,
+ * its bit is set by an atomic OR; with -DPLAIN_ARM it is a store, and the fence must make up for
+ * it).
  *
- * Two sleepers: 0 sleeps in a blocking call and looks at the cursor, 1 is an epoll instance, which looks only at the
- * slots that are marked dirty. Wanted: both see all N publications, so nobody sleeps for ever (no invalid end state);
- * and a busy reader is not rung (no bell without its bit).
+ * Two sleepers: 0 sleeps in a blocking call and looks at the cursor, 1 is an epoll instance,
+ * which looks only at the slots that are marked dirty. Wanted: both see all N publications, so
+ * nobody sleeps for ever (no invalid end state); and a busy reader is not rung (no bell without
+ * its bit).
  *
- * Broken on purpose, each must be found: NO_FENCE_TX (the publisher's fence), NO_FENCE_RX (with PLAIN_ARM: the sleeper's),
- * LOOK_FIRST (looks, then arms), SUMMARY_FIRST (the summary word before the slot's bit), READ_CLEAR (the set of bells is read
- * and cleared in two steps, not taken), SKIP_MARKED (no ring when the slot was marked already).
+ * Broken on purpose, each must be found: NO_FENCE_TX (the publisher's fence), NO_FENCE_RX (with
+ * PLAIN_ARM: the sleeper's), LOOK_FIRST (looks, then arms), SUMMARY_FIRST (the summary word
+ * before the slot's bit), READ_CLEAR (the set of bells is read and cleared in two steps, not
+ * taken), SKIP_MARKED (no ring when the slot was marked already).
  */
 #ifndef N
 #define N 3
@@ -58,7 +62,8 @@ active proctype publisher()
 			d_step { fence_tx(); summary = true }
 			dirty = true
 #else
-			d_step { fence_tx(); dirty = true }	/* an atomic OR empties the buffer, too */
+			/* an atomic OR empties the buffer, too */
+			d_step { fence_tx(); dirty = true }
 			summary = true
 #endif
 		:: else

@@ -1,7 +1,7 @@
 /*
  * birth.pml - Promela twin of a child that libc's fork() does not make, beside threads of ours
- * (shim/wrap/wrap_clone.c: before_birth(), after_birth(); shim/base/own_thread.c; shim/base/loop.c: run(),
- * loop_hold()).
+ * (shim/wrap/wrap_clone.c: before_birth(), after_birth(); shim/base/own_thread.c;
+ * shim/base/loop.c: run(), loop_hold()).
  *
  * A thread of the program starts ours, twice: it begins, works, in which it may take a lock of
  * libc's (malloc's), sleeps, works, and ends within libc, which takes such locks, too. Another

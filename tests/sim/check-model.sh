@@ -1,13 +1,14 @@
 #!/bin/bash
-# check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
-# liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
-# completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share),
-# nested.pml (an epoll instance that another wait watches),
-# atfork.pml and birth.pml (other libraries at a fork, and our threads at a child that libc does not
-# make), device.pml (blocks that are taken from a device's snapshot), room.pml (programs that send before they read). --large adds larger
-# forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
-# transitions of the machine: those that the verifier has taken must be the same.
-# Exit: 0 clean, 1 errors, 77 no spin on this machine.
+# check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory:
+# cut.pml (the cut/rewind machine, safety and liveness), bell.pml (who publishes and who goes to
+# sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its completions),
+# recovery.pml (its loss), fork.pml and lend.pml (streams that processes share), nested.pml (an
+# epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
+# and our threads at a child that libc does not make), device.pml (blocks that are taken from a
+# device's snapshot), room.pml (programs that send before they read). --large adds larger forms of
+# some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
+# transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean, 1
+# errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
 large=false
@@ -44,7 +45,8 @@ verify() {
 	./pan -m1000000 $3 >pan.out 2>&1 || true
 }
 
-# Two at a time, each in a directory of its own: queue COMMAND...; drain shows what they said and fails if one did.
+# Two at a time, each in a directory of its own: queue COMMAND...; drain shows what they said and
+# fails if one did.
 queued=0 told=0
 queue() {
 	queued=$((queued + 1))
@@ -71,10 +73,12 @@ check() {
 	# pan.c says which numbers its states have.
 	sed -n 's/^\tcase \([0-9]*\): Printf("\([TR]X_[A-Z]*\)"); return;/s, \1 , \2 ,;s, \1$, \2,/p' pan.c >names
 	sed -n 's/^transition //p' pan.out | sed -f names >>transitions
-	if ! grep -q 'errors: 0' pan.out || grep -qE 'max search depth too small|out of memory' pan.out; then
+	if ! grep -q 'errors: 0' pan.out || grep -qE 'max search depth too small|out of memory' \
+		pan.out; then
 		echo "check-model: $name: FAILED"
 		cat pan.out
-		verify "$spinflags" "$ccflags" "$panflags"	# spin cannot replay what is written in C
+		# spin cannot replay what is written in C
+		verify "$spinflags" "$ccflags" "$panflags"
 		# shellcheck disable=SC2086  # words
 		spin -k "$(echo ./*.trail)" -p -g $spinflags "$model" | tail -60
 		exit 1
@@ -89,8 +93,10 @@ queue check "close"                  "-DBYTES=4 -DCUTS=3 -DCLOSES"              
 queue check "close, kill"            "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL"                 "$S" ""
 queue check "close, kill, larger"    "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL -DRING=2 -DCAP=3" "$S" ""
 queue check "unbounded"              "$CYCLES"                                           "$S" ""
-OPT=-O2 queue check "bytes keep arriving" "$CYCLES"           "-DNP -DNOCLAIM -DNFAIR=3" "-l -f"	# 800 MB; a third less time than with -DCOLLAPSE
-queue check "a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
+# 800 MB; a third less time than with -DCOLLAPSE
+OPT=-O2 queue check "bytes keep arriving" "$CYCLES"           "-DNP -DNOCLAIM -DNFAIR=3" "-l -f"
+queue check \
+	"a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
 
 # A check that cannot fail is none: without a rule the model must be found wrong.
 broken() {
@@ -101,7 +107,8 @@ broken() {
 }
 queue broken "max(C,S)"              "-DBYTES=4 -DCUTS=2 -DNO_MAX_CS"                     "$S" ""
 queue broken "the ring's tail"       "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL -DNO_TAIL"        "$S" ""
-queue broken "FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
+queue broken \
+	"FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
 
 drain
 
@@ -123,13 +130,16 @@ if [ -n "$sim" ]; then
 	"$sim" --transitions | sort >all.transitions
 	grep -vEf patterns all.transitions >code.transitions
 	while read -r what; do
-		grep -qE "$what" all.transitions || { echo "check-model: the code has no transition $what" >&2; exit 1; }
+		grep -qE "$what" all.transitions ||
+			{ echo "check-model: the code has no transition $what" >&2; exit 1; }
 	done <patterns
 	if ! diff model.transitions code.transitions; then
 		echo "check-model: the model and the code have different transitions" >&2
 		exit 1
 	fi
-	echo "transitions: model and code agree ($(wc -l <code.transitions), and $(($(wc -l <all.transitions) - $(wc -l <code.transitions))) that the model does not have)"
+	echo "transitions: model and code agree ($(wc -l <code.transitions), and" \
+		"$(($(wc -l <all.transitions) - $(wc -l <code.transitions))) that the model does" \
+		"not have)"
 fi
 
 model="${model%cut.pml}bell.pml"

@@ -5,12 +5,15 @@
  *
  * Two forms. Bounded (-DBYTES=n -DCUTS=k): the larger buffers, for safety. Unbounded: the writer
  * never runs out of bytes, so cycles are real; offsets count modulo M, epochs modulo EM, and
- * nothing may be on the way long enough to be mistaken (far(), aliased()). Safety: every byte in order, no false EOF, no
- * state in which somebody waits for ever. Liveness under weak fairness: bytes keep arriving while
- * the writer writes (progress label), and every wish to fall back is fulfilled (ltl fallback_ends).
+ * nothing may be on the way long enough to be mistaken (far(), aliased()). Safety: every byte in
+ * order, no false EOF, no state in which somebody waits for ever. Liveness under weak fairness:
+ * bytes keep arriving while the writer writes (progress label), and every wish to fall back is
+ * fulfilled (ltl fallback_ends).
  *
- * With -DTRACE the verifier prints each transition of the two halves when it takes it for the first time, with the code's name
- * of the event and its own numbers of the states; check-model.sh compares them with shim/cut/cut.def. Therefore every change of tx and rx is made by TX_TO and RX_TO.
+ * With -DTRACE the verifier prints each transition of the two halves when it takes it for the
+ * first time, with the code's name of the event and its own numbers of the states;
+ * check-model.sh compares them with shim/cut/cut.def. Therefore every change of tx and rx is
+ * made by TX_TO and RX_TO.
  *
  * The machine's own steps are atomic, as under the direction's lock. What the sender knows of
  * consumption slides S upwards: max(C,S) stays the same, and distances stay small.
@@ -41,7 +44,8 @@
 #define same_or_newer(a, b) (age(a, b) < EM / 2)
 
 /* Real epochs do not wrap: nothing is earned while an answer two epochs old is still on the way. */
-#define aliased() (to_tx??[FROZEN, eval((te + 2) % EM), _] || to_tx??[ARMED, eval((te + 2) % EM), _] || \
+#define aliased() (to_tx??[FROZEN, eval((te + 2) % EM), _] || to_tx??[ARMED, eval((te + 2) % EM), \
+	_] || \
 		   to_tx??[CUT_OK, eval((te + 2) % EM), _])
 
 /* Real offsets do not wrap: no byte is written that would put a C on the way half a turn behind. */
@@ -74,8 +78,10 @@ c_code {
 			printf("transition %s %d %s %d\n", half, from, event, to);
 	}
 }
-#define TX_TO(event, to) c_code { left_state = now.tx; }; tx = to; c_code { note("TX", #event, left_state, now.tx); }
-#define RX_TO(event, to) c_code { left_state = now.rx; }; rx = to; c_code { note("RX", #event, left_state, now.rx); }
+#define TX_TO(event, to) c_code { left_state = now.tx; }; tx = to; \
+c_code { note("TX", #event, left_state, now.tx); }
+#define RX_TO(event, to) c_code { left_state = now.rx; }; rx = to; \
+c_code { note("RX", #event, left_state, now.rx); }
 #else
 #define TX_TO(event, to) tx = to
 #define RX_TO(event, to) rx = to
@@ -163,7 +169,8 @@ end_idle:
 		to_rx!ARM, te, 0; TX_TO(EARNED, TX_A) }
 	:: atomic { !dead && to_tx?[ARMED, e, off] -> to_tx?ARMED, e, off;
 		if
-		:: e == te && tx == TX_A -> TX_TO(ARMED, TX_K); s = wr; h_epoch = te; h_s = wr; h_rd = wr;
+		:: e == te && tx == TX_A -> TX_TO(ARMED, TX_K); s = wr; h_epoch = te; h_s = wr;
+		h_rd = wr;
 			to_rx!CUT, te, wr
 		:: else
 		fi }
@@ -171,7 +178,8 @@ end_idle:
 		if
 		:: e == te && tx == TX_K && fallback -> to_rx!REWIND, te, 0; TX_TO(CUT_OK, TX_W)
 		:: e == te && tx == TX_K && !fallback && closing && s == wr -> TX_BACK(CUT_OK)
-		:: e == te && tx == TX_K && !fallback && !(closing && s == wr) -> TX_TO(CUT_OK, TX_P);
+		:: e == te && tx == TX_K && !fallback && !(closing && s == wr) ->
+			TX_TO(CUT_OK, TX_P);
 			if
 			:: closing -> final = true
 			:: else
@@ -214,14 +222,16 @@ end_idle:
 	c = rd; RX_TO(event, RX_F); left = 0; \
 	to_tx!FROZEN, re, rd; re = (re + 1) % EM
 
-#define RX_FALLBACK(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; rx_fallback = false; c = 0
+#define RX_FALLBACK(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; \
+rx_fallback = false; c = 0
 
 /* The receiver's half of the machine. */
 active proctype Receiver() {
 	byte e, off;
 end_idle:
 	do
-	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false; RX_TO(NO_WAITERS, RX_A);
+	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false;
+		    RX_TO(NO_WAITERS, RX_A);
 		to_tx!ARMED, re, 0 }
 	:: atomic { to_rx?[ARM, e, off] -> to_rx?ARM, e, off;
 		if
@@ -245,8 +255,10 @@ end_idle:
 		fi }
 	:: atomic { to_rx?[BACK, e, off] -> to_rx?BACK, e, off;
 		if
-		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> RX_FALLBACK(BACK, (e + 1) % EM)
-		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> RX_FALLBACK(BACK, (e + 1) % EM)
+		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) ->
+			RX_FALLBACK(BACK, (e + 1) % EM)
+		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) ->
+			RX_FALLBACK(BACK, (e + 1) % EM)
 		:: rx == RX_K && e == re ->
 			/* all ring bytes were consumed; bytes below S may still be in TCP */
 			assert(off == rd || dist(off, rd) == left);
@@ -266,7 +278,8 @@ end_idle:
 		:: tx == TX_K -> fallback = true
 		:: tx == TX_P -> fallback = true; to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_W)
 		fi }
-	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_fallback = true; FREEZE(FALLBACK) }
+	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_fallback = true;
+		    FREEZE(FALLBACK) }
 	:: break
 	od
 }

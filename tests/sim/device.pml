@@ -1,28 +1,44 @@
 /*
- * device.pml - Promela twin of the eager GPU path: a snapshot from the copy to its end, its offer beside the block, the receiver's copy
- * (shim/gpu/send.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin(); shim/conn/stream_direct.c;
- * shim/conn/stream_send.c: offer(), ring_send(), await_take(); shim/conn/stream_recv.c: ring_recv(); shim/conn/stream_cut.c: stream_tx_event()). The cut machine is here as much of cut.pml as a
- * rewind, a close and a new cut need: one direction, one host.
+ * device.pml - Promela twin of the eager GPU path: a snapshot from the copy to its end, its
+ * offer beside the block, the receiver's copy (shim/gpu/send.c: begin(), snapshot(),
+ * cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin();
+ * shim/conn/stream_direct.c; shim/conn/stream_send.c: offer(), ring_send(), await_take();
+ * shim/conn/stream_recv.c: ring_recv(); shim/conn/stream_cut.c: stream_tx_event()). The cut
+ * machine is here as much of cut.pml as a rewind, a close and a new cut need: one direction, one
+ * host.
  *
- * The program sends one host buffer BLOCKS times: a copy from the device, which gets the one snapshot slot if that is not in use; with TRUTH perhaps a write to the
- * buffer, by a CPU or by a kernel that was launched before the copy or after; the send; then the buffer is used for something else. With ASYNC the copy
- * may be under way still. A byte is the version of the buffer and its place in the block, so each is told from all others. Another thread makes copies
- * of another buffer, which want the slot; with CLOSES it shuts the direction down or resets the connection at any moment. The receiver takes an offer byte by byte, from the
- * slot or from the buffer, all or a part; or it says that it reads the slot (READING), goes on, and its device copies from there some time later, and then it says that, too. With
- * STOPS it may stop for ever in a take, with KILLS either end may die. A sender whose offer nobody takes may withdraw it, or released its lock and wait.
- * txlock and rxlock are the locks of the halves; what is atomic is one step under them.
+ * The program sends one host buffer BLOCKS times: a copy from the device, which gets the one
+ * snapshot slot if that is not in use; with TRUTH perhaps a write to the buffer, by a CPU or by
+ * a kernel that was launched before the copy or after; the send; then the buffer is used for
+ * something else. With ASYNC the copy may be under way still. A byte is the version of the
+ * buffer and its place in the block, so each is told from all others. Another thread makes
+ * copies of another buffer, which want the slot; with CLOSES it shuts the direction down or
+ * resets the connection at any moment. The receiver takes an offer byte by byte, from the slot
+ * or from the buffer, all or a part; or it says that it reads the slot (READING), goes on, and
+ * its device copies from there some time later, and then it says that, too. With STOPS it may
+ * stop for ever in a take, with KILLS either end may die. A sender whose offer nobody takes may
+ * withdraw it, or released its lock and wait. txlock and rxlock are the locks of the halves;
+ * what is atomic is one step under them.
  *
- * Wanted: a byte that the receiving program gets is the next of the stream, and the one that was in the buffer when its send began; at the end none is missing. The slot is not
- * used again while a copy from it may still count. Nobody who keeps the rules is found to have broken them (the asserts on offsets). No send waits for
- * a receiver that stopped in the middle of a take, and who sleeps is woken (no invalid end state).
+ * Wanted: a byte that the receiving program gets is the next of the stream, and the one that was
+ * in the buffer when its send began; at the end none is missing. The slot is not used again
+ * while a copy from it may still count. Nobody who keeps the rules is found to have broken them
+ * (the asserts on offsets). No send waits for a receiver that stopped in the middle of a take,
+ * and who sleeps is woken (no invalid end state).
  *
- * Broken on purpose, each must be found. A snapshot is offered ... BREAK_WRITTEN: although a CPU wrote to the buffer since; BREAK_LAUNCHED: although a kernel was launched
- * since; BREAK_BUSY: although one was running when the copy was made; BREAK_EARLY: although its copy is not complete (ASYNC); BREAK_DROP: although a later
- * copy, which got none, wrote the buffer. BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot is released together
- * with the lock when a take lasts. BREAK_WITHDRAW: an offer is withdrawn by a plain store. BREAK_COMMIT: a take ends by a plain store. The machine steps ... BREAK_SETTLE:
- * before a block that was taken is counted; BREAK_CLOSE: while a block is being taken. BREAK_DONE: the send call does not step over what was counted for it. BREAK_FREEZE: the
- * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts. BREAK_READING: the slot is released although it is still
- * read. BREAK_TOLD: the receiver says that it has read before it has. BREAK_LATE: an offer that stands while the lock is free is forgotten when the machine steps.
+ * Broken on purpose, each must be found. A snapshot is offered ... BREAK_WRITTEN: although a CPU
+ * wrote to the buffer since; BREAK_LAUNCHED: although a kernel was launched since; BREAK_BUSY:
+ * although one was running when the copy was made; BREAK_EARLY: although its copy is not
+ * complete (ASYNC); BREAK_DROP: although a later copy, which got none, wrote the buffer.
+ * BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot
+ * is released together with the lock when a take lasts. BREAK_WITHDRAW: an offer is withdrawn by
+ * a plain store. BREAK_COMMIT: a take ends by a plain store. The machine steps ... BREAK_SETTLE:
+ * before a block that was taken is counted; BREAK_CLOSE: while a block is being taken.
+ * BREAK_DONE: the send call does not step over what was counted for it. BREAK_FREEZE: the
+ * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long
+ * it lasts. BREAK_READING: the slot is released although it is still read. BREAK_TOLD: the
+ * receiver says that it has read before it has. BREAK_LATE: an offer that stands while the lock
+ * is free is forgotten when the machine steps.
  */
 #ifndef BLOCKS
 #define BLOCKS 2
@@ -79,7 +95,8 @@ byte done, fallbacks, cuts, others;
 bool armed, bell;		/* the reader's */
 bool sdead, rdead, stopped;
 bool from_slot;			/* the receiver copies from there */
-chan reads = [2] of { byte, byte, byte };	/* copies that its device makes: place, bytes, offset in the stream */
+chan reads = [2] of { byte, byte, byte };	/* copies that its device makes: place, bytes,
+						 * offset in the stream */
 byte h_read;			/* offer_read */
 byte lent, lent_to;		/* pins for them, and what h_read must be before they go */
 
@@ -87,7 +104,8 @@ inline wake() { if :: armed -> armed = false; bell = true :: else fi }
 
 /* ---- the sender's half of the machine. txlock is the caller's ---- */
 
-#define TX_BACK() to_rx!BACK, wr; tx = TX_T; rs = 0; srd = 0; cut_at = 0; if :: closing -> fin = true :: else fi
+#define TX_BACK() to_rx!BACK, wr; tx = TX_T; rs = 0; srd = 0; cut_at = 0; \
+if :: closing -> fin = true :: else fi
 
 inline close_if_consumed() {
 	if
@@ -186,11 +204,14 @@ end:	do
 		off = 0 }
 	:: atomic { !end_of_sender && !txlock && tx == TX_R -> tcp!ring[rs]; rs++;
 		if :: rs == wr -> TX_BACK() :: else fi }
-	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd && !stuck -> credit(); close_if_consumed() }
+	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd &&
+		    !stuck -> credit(); close_if_consumed() }
 	:: atomic { !sdead && !txlock && lent && (h_read >= lent_to || rdead) -> returned() }
-	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && fallbacks < FALLBACKS -> fallbacks++;
+	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && fallbacks < FALLBACKS ->
+		    fallbacks++;
 		tx_event(); tx = TX_W; to_rx!REWIND, 0 }
-	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing && empty(to_rx) && empty(to_tx) && cuts < CUTS ->
+	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing &&
+		    empty(to_rx) && empty(to_tx) && cuts < CUTS ->
 		cuts++; tx = TX_P; cut_at = wr; srd = wr; h_wr = wr; offer = NONE; to_rx!CUT, wr }
 	od
 }
@@ -213,7 +234,8 @@ inline copy(version) {
 	atomic {
 		drop()
 		if
-		:: !pins && idle -> live = false; filling = true; pins++; dirty = false; launched = false
+		:: !pins && idle -> live = false; filling = true; pins++; dirty = false;
+		launched = false
 		:: filling = false
 		fi;
 #ifdef ASYNC
@@ -268,7 +290,8 @@ inline overwrite(version) {
 #define my_turn (!sdead && !txlock && !stuck)
 #define sends (my_turn && !done && off < LEN && !closing && !reset && !rdead)
 #define room (wr - (h_rd > srd -> h_rd : srd) < RING)
-#define nobody_reads (stopped && (tx == TX_W || (tx == TX_P && !room)))	/* for ever: as on TCP, this send waits */
+/* for ever: as on TCP, this send waits */
+#define nobody_reads (stopped && (tx == TX_W || (tx == TX_P && !room)))
 
 active proctype Program() {
 	byte b, off, version;
@@ -284,7 +307,8 @@ active proctype Program() {
 #else
 		if
 		:: copy(version)
-		:: atomic { running = true; launched = true };	/* a kernel that is still under way */
+		/* a kernel that is still under way */
+		:: atomic { running = true; launched = true };
 			copy(version);
 			atomic { running = false; host[1] = BYTE(version + 2, 1) }
 		fi;
@@ -296,7 +320,8 @@ active proctype Program() {
 #endif
 			version = 0 };
 		do
-		:: atomic { !sdead && !txlock && stuck && offer != TAKING && offer != OFFERED -> settle(false) }
+		:: atomic { !sdead && !txlock && stuck && offer != TAKING && offer != OFFERED ->
+			    settle(false) }
 		:: atomic { !sdead && !txlock && stuck && offer == OFFERED -> settle(true) }
 #ifndef BREAK_PATIENCE
 		:: atomic { !sdead && !txlock && stuck && offer == TAKING -> settle(true) }
@@ -308,17 +333,21 @@ active proctype Program() {
 #endif
 			done = 0 }
 		:: atomic { my_turn && !done && off == LEN -> break }
-		:: atomic { my_turn && !done && off < LEN && (closing || reset || rdead || nobody_reads) -> goto over }
+		:: atomic { my_turn && !done && off < LEN &&
+			    (closing || reset || rdead || nobody_reads) -> goto over }
 		:: sdead -> goto over
 		:: atomic { sends && tx == TX_T -> tcp!host[off]; wr++; off++ }
-		:: atomic { sends && tx == TX_P && room -> credit(); ring[wr] = host[off]; wr++; h_wr = wr; off++; wake() }
+		:: atomic { sends && tx == TX_P && room -> credit(); ring[wr] = host[off]; wr++;
+			    h_wr = wr; off++; wake() }
 		:: atomic { sends && tx == TX_P && (h_rd == wr || srd == wr) ->
 			credit(); txlock = true; o_n = LEN - off; o_at = off; offer = OFFERED;
 			if :: still_true -> pins++; held = true; o_dev = true :: else fi;
 			wake() };
 			do
-			:: atomic { !sdead && was_taken -> count(); off = off + o_taken; lend(); release(); break }
-			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> release(); break }
+			:: atomic { !sdead && was_taken -> count(); off = off + o_taken; lend();
+				    release(); break }
+			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> release();
+				    break }
 			:: sdead -> goto over
 #ifdef BREAK_WITHDRAW
 			:: !sdead && offer == OFFERED -> release(); break
@@ -337,7 +366,8 @@ active proctype Program() {
 #ifdef ASYNC
 		copied || sdead;
 #endif
-		if					/* the buffer is used for something else, or copied to at once */
+		if					/* the buffer is used for something else,
+							 * or copied to at once */
 #ifdef TRUTH
 		:: true
 #endif
@@ -352,16 +382,20 @@ over:	skip
 #ifdef ASYNC
 active proctype Stream() {
 end:	do
-	:: queued && to_slot -> slot[0] = BYTE(queued, 0); slot[1] = BYTE(queued, 1); to_slot = false
-	:: queued && !to_slot -> host[0] = BYTE(queued, 0); host[1] = BYTE(queued, 1); atomic { queued = 0; copied = true }
+	:: queued && to_slot -> slot[0] = BYTE(queued, 0); slot[1] = BYTE(queued, 1);
+	to_slot = false
+	:: queued && !to_slot -> host[0] = BYTE(queued, 0); host[1] = BYTE(queued, 1);
+	atomic { queued = 0; copied = true }
 	od
 }
 #endif
 
-/* Another thread: cuda_rec_new() of its copies takes what is free; it shuts the direction down, or resets the connection. */
+/* Another thread: cuda_rec_new() of its copies takes what is free; it shuts the direction down,
+ * or resets the connection. */
 active proctype Other() {
 end:	do
-	:: atomic { !sdead && !pins && copied && others < 1 -> others++; assert((!from_slot || offer != TAKING) && (rdead || empty(reads)));
+	:: atomic { !sdead && !pins && copied && others < 1 -> others++;
+		    assert((!from_slot || offer != TAKING) && (rdead || empty(reads)));
 		live = false; slot[0] = BYTE(OTHER, 0); slot[1] = BYTE(OTHER, 1) }
 #ifdef CLOSES
 	:: atomic { !end_of_sender && !txlock && !closing -> close_tx(); break }
@@ -388,22 +422,27 @@ active proctype Receiver() {
 end:	do
 	:: atomic { !gone && rx_free && (len(to_rx) > 0) -> to_rx?m, off;
 		if
-		:: m == CUT -> assert(rx == RX_T && off >= rd); rx = RX_K; s_at = off; h_rd = off; wake()
+		:: m == CUT -> assert(rx == RX_T && off >= rd); rx = RX_K; s_at = off; h_rd = off;
+		wake()
 		:: m == REWIND && rx == RX_K -> FREEZE()
 		:: m == BACK && rx == RX_F -> rx = RX_T; wake()
 		:: m == BACK && rx == RX_K ->
-			assert(off == rd || off == s_at); rx = RX_T; wake()	/* all is consumed, or the ring was not used */
+			/* all is consumed, or the ring was not used */
+			assert(off == rd || off == s_at); rx = RX_T; wake()
 		:: else
 		fi;
 		m = 0; off = 0 }
-	:: atomic { !gone && rx_free && rx == RX_K && fallbacks < FALLBACKS -> fallbacks++; FREEZE() }
+	:: atomic { !gone && rx_free && rx == RX_K && fallbacks < FALLBACKS -> fallbacks++;
+		    FREEZE() }
 	od
 }
 
 #define tcp_turn (rx != RX_K || rd < s_at)
 #define ring_turn (rx == RX_K && rd >= s_at)
-#define at_end ((rx != RX_T && final == h_wr && rd == final) || (rx == RX_T && fin && len(tcp) == 0))
-#define readable (((len(tcp) > 0) && tcp_turn) || (ring_turn && (h_wr > rd || offer == OFFERED)) || at_end)
+#define at_end ((rx != RX_T && final == h_wr && rd == final) || \
+	(rx == RX_T && fin && len(tcp) == 0))
+#define readable (((len(tcp) > 0) && tcp_turn) || \
+	(ring_turn && (h_wr > rd || offer == OFFERED)) || at_end)
 
 inline same(b, o) {
 #ifdef ASYNC
@@ -438,12 +477,14 @@ next:	do
 	:: atomic { !rdead && ring_turn && h_wr > rd -> get(ring[rd]); h_rd = rd }
 	:: atomic { !rdead && at_end -> assert(rd == wr); goto over }
 	:: atomic { !rdead && ring_turn && h_wr <= rd && offer == OFFERED -> offer = DECLINED }
-	:: atomic { !rdead && ring_turn && h_wr <= rd && offer == OFFERED -> offer = TAKING; rxlock = true };
+	:: atomic { !rdead && ring_turn && h_wr <= rd && offer == OFFERED -> offer = TAKING;
+		    rxlock = true };
 		atomic { at = o_at;
 			if :: n = o_n :: n = 1 fi;
 			if :: o_dev -> from_slot = true :: o_dev = false fi };
 		if
-		:: atomic { !rdead && from_slot && nfull(reads) && offer == TAKING ->	/* its device copies from there, some time */
+		/* its device copies from there, some time */
+		:: atomic { !rdead && from_slot && nfull(reads) && offer == TAKING ->
 			o_taken = n; offer = READING; reads!at, n, rd; rd = rd + n; h_rd = rd;
 #ifdef BREAK_TOLD
 			h_read = rd;
@@ -456,7 +497,8 @@ next:	do
 		:: !rdead && k == n -> break
 		:: atomic { !rdead && k < n && from_slot -> got[k] = slot[at + k]; k++ }
 		:: atomic { !rdead && k < n && !from_slot && !sdead -> got[k] = host[at + k]; k++ }
-		:: atomic { !rdead && k < n && !from_slot && sdead -> n = 0; k = 0 }	/* process_vm_readv() fails */
+		/* process_vm_readv() fails */
+		:: atomic { !rdead && k < n && !from_slot && sdead -> n = 0; k = 0 }
 #ifdef STOPS
 		:: atomic { !rdead && !sdead && k == 1 -> stopped = true; goto over }
 #endif
@@ -485,7 +527,8 @@ next:	do
 	:: !rdead && !readable -> armed = true;
 		if
 		:: readable
-		:: else -> bell || ((len(tcp) > 0) && tcp_turn) || (rx == RX_T && fin) || end_of_sender || rdead
+		:: else -> bell || ((len(tcp) > 0) && tcp_turn) || (rx == RX_T && fin) ||
+			end_of_sender || rdead
 		fi;
 		atomic { bell = false; armed = false;
 			if :: end_of_sender && !readable -> goto over :: else fi }

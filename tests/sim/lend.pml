@@ -1,14 +1,18 @@
 /*
- * child_holds.pml - Promela twin of a stream that is held by children that run no handlers and take no lock (shim/process/fork.c: fork_child_holds(), ask_parent(),
- * fork_check_requests(); shim/conn/holders.c: fork_leaves_fallback(); shim/conn/stream_cut.c: stream_try_cut()). fork.pml has those that do.
+ * child_holds.pml - Promela twin of a stream that is held by children that run no handlers and
+ * take no lock (shim/process/fork.c: fork_child_holds(), ask_parent(), fork_check_requests();
+ * shim/conn/holders.c: fork_leaves_fallback(); shim/conn/stream_cut.c: stream_try_cut()).
+ * fork.pml has those that do.
  *
- * Children come one after the other, as those of vfork do; each asks and uses the socket, twice if it likes. The background thread cuts the
- * stream when nobody shares it, a step at a time.
+ * Children come one after the other, as those of vfork do; each asks and uses the socket, twice
+ * if it likes. The background thread cuts the stream when nobody shares it, a step at a time.
  *
- * Wanted: a child uses the socket only while the stream is on TCP, and waits for that never for ever.
+ * Wanted: a child uses the socket only while the stream is on TCP, and waits for that never for
+ * ever.
  *
- * Broken on purpose, each must be found: BREAK_LOOK (no second look at who shares it), BREAK_AGAIN (what a child asked for meanwhile is not asked
- * for again), BREAK_ENTER (a child asks before it is in the holders).
+ * Broken on purpose, each must be found: BREAK_LOOK (no second look at who shares it),
+ * BREAK_AGAIN (what a child asked for meanwhile is not asked for again), BREAK_ENTER (a child
+ * asks before it is in the holders).
  */
 #define TCP 0
 #define PATH 1

@@ -25,7 +25,8 @@ static int usage(void)
 		"       sim --hostile N [--seed S]  a peer that says anything\n"
 		"       sim --rules [--seed S]      each rule switched off must be caught\n"
 		"       sim --states                the machine's state and message names\n"
-		"       sim --transitions           its transitions: half, state, event, next state\n"
+		"       sim --transitions           its transitions: half, state, event, next "
+		"state\n"
 		"       --without RULE              with one rule switched off\n");
 	return 2;
 }
@@ -89,18 +90,25 @@ static int print_transitions(void)
 {
 	for (size_t i = 0; i < ROWS; i++)
 		for (const char *to = rows[i].to; *to; to++)
-			printf("%s %s %s %c\n", rows[i].tx ? "TX" : "RX", state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event), *to);
+			printf("%s %s %s %c\n", rows[i].tx ? "TX" : "RX",
+			       state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event),
+			       *to);
 	return 0;
 }
 
 /* Only a peer that says BACK before all is consumed brings it about. */
-static bool needs_liar(size_t row) { return !rows[row].tx && rows[row].state == CUT_RX_K && rows[row].event == CUT_EV_CREDIT; }
+static bool needs_liar(size_t row)
+{
+	return !rows[row].tx && rows[row].state == CUT_RX_K && rows[row].event == CUT_EV_CREDIT;
+}
 
 static bool has_led(size_t row, char to)
 {
-	unsigned seen = rows[row].tx ? seen_tx[rows[row].state][rows[row].event] : seen_rx[rows[row].state][rows[row].event];
+	unsigned seen = rows[row].tx ? seen_tx[rows[row].state][rows[row].event]
+				     : seen_rx[rows[row].state][rows[row].event];
 
-	for (unsigned s = 0; s < (rows[row].tx ? (unsigned)CUT_TX_STATES : (unsigned)CUT_RX_STATES); s++)
+	for (unsigned s = 0; s < (rows[row].tx ? (unsigned)CUT_TX_STATES : (unsigned)CUT_RX_STATES);
+	     s++)
 		if (seen >> s & 1 && *state_name(rows[row].tx, s) == to)
 			return true;
 	return false;
@@ -115,7 +123,9 @@ int table_unseen(void)
 			if (has_led(i, *to)) {
 				seen++;
 			} else if (!needs_liar(i)) {
-				printf("never: %s %s %s %c\n", rows[i].tx ? "TX" : "RX", state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event), *to);
+				printf("never: %s %s %s %c\n", rows[i].tx ? "TX" : "RX",
+				       state_name(rows[i].tx, rows[i].state),
+				       cut_ev_name(rows[i].event), *to);
 				missed++;
 			}
 		}
@@ -144,11 +154,13 @@ int main(int argc, char **argv)
 			if (!cut_mutant)
 				return usage();
 			i++;
-		} else if ((!strcmp(a, "--random") || !strcmp(a, "--replay") || !strcmp(a, "--hostile")) && v) {
+		} else if ((!strcmp(a, "--random") || !strcmp(a, "--replay") ||
+			    !strcmp(a, "--hostile")) &&
+			   v) {
 			mode = a;
 			count = strtoull(v, NULL, 0), i++;
-		} else if (!strcmp(a, "--exhaustive") || !strcmp(a, "--rules") || !strcmp(a, "--states") ||
-			   !strcmp(a, "--transitions")) {
+		} else if (!strcmp(a, "--exhaustive") || !strcmp(a, "--rules") ||
+			   !strcmp(a, "--states") || !strcmp(a, "--transitions")) {
 			mode = a;
 		} else {
 			return usage();

@@ -1,18 +1,23 @@
 /*
- * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/verbs/rc.c: rc_poll(), poll_once(), rc_arm(), rc_arm_own(),
- * rc_event(), rc_unwatched(), leave(); shim/link/path_rdma.c: woken(), others(); wire.c: wire_ready();
- * link_net.c: watch(); link.c: links_set_armed(),
- * links_clear_armed(); shim/conn/stream_wait.c: stream_wait()), at one end, step by step.
+ * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/verbs/rc.c:
+ * rc_poll(), poll_once(), rc_arm(), rc_arm_own(), rc_event(), rc_unwatched(), leave();
+ * shim/link/path_rdma.c: woken(), others(); wire.c: wire_ready(); link_net.c: watch(); link.c:
+ * links_set_armed(), links_clear_armed(); shim/conn/stream_wait.c: stream_wait()), at one end,
+ * step by step.
  *
- * SLEEPERS threads sleep in blocking calls on the completion channel, beside their bells. With -DPASSER another arms this link, as all others,
- * when it goes to sleep, but for a stream of another link, so that it never polls here; with -DPOSTER one posts what has to wait for completions,
- * and leaves. The background thread hears the channel if it was asked to, once for each time. N completions come. Wanted: both sleepers see all, what waited is posted.
+ * SLEEPERS threads sleep in blocking calls on the completion channel, beside their bells. With
+ * -DPASSER another arms this link, as all others, when it goes to sleep, but for a stream of
+ * another link, so that it never polls here; with -DPOSTER one posts what has to wait for
+ * completions, and leaves. The background thread hears the channel if it was asked to, once for
+ * each time. N completions come. Wanted: both sleepers see all, what waited is posted.
  *
- * The device: of a completion that comes after a request an event tells, once. One that was there before the request makes none.
+ * The device: of a completion that comes after a request an event tells, once. One that was
+ * there before the request makes none.
  *
- * Broken on purpose, each must be found: BREAK_REQUEST (the word says "requested" before it is), BREAK_LOOK (looks, then arms),
- * BREAK_AGAIN (who finds the queue being polled leaves no note), BREAK_WATCH (what waits relies on a sleeper's own request),
- * BREAK_REARM (who takes the event does not look who sleeps), BREAK_NOTIFY (a poll rings nobody).
+ * Broken on purpose, each must be found: BREAK_REQUEST (the word says "requested" before it is),
+ * BREAK_LOOK (looks, then arms), BREAK_AGAIN (who finds the queue being polled leaves no note),
+ * BREAK_WATCH (what waits relies on a sleeper's own request), BREAK_REARM (who takes the event
+ * does not look who sleeps), BREAK_NOTIFY (a poll rings nobody).
  */
 #ifndef N
 #define N 2
@@ -31,7 +36,8 @@ bool requested;			/* the next makes an event */
 byte channel;			/* events in it: its descriptor is readable */
 
 /* struct rc */
-byte armed, events;		/* armed == events + 1: an event will come, or came and was not taken */
+byte armed, events;		/* armed == events + 1: an event will come, or came and was not
+				 * taken */
 bool watched, again, polling;
 byte waits;			/* completions until all can be posted */
 bool watching;			/* conf.watch(): the background thread hears the channel, once */
@@ -135,7 +141,8 @@ inline completions() {
 	poll();
 #ifndef BREAK_REARM
 	if
-	:: atomic { (bell_armed[0] && !direct[0]) || (bell_armed[1] && !direct[1]) || (bell_armed[2] && !direct[2]) || waits } ->
+	:: atomic { (bell_armed[0] && !direct[0]) || (bell_armed[1] && !direct[1]) ||
+		    (bell_armed[2] && !direct[2]) || waits } ->
 		arm_watched(); poll()
 	:: atomic { else } ->
 		if
@@ -167,10 +174,12 @@ active [SLEEPERS] proctype Sleeper() {
 		arm_own();
 #ifndef BREAK_LOOK
 		poll();
-		atomic { if :: changed != seen -> seen = changed; bell_armed[me] = false; direct[me] = false; sleeping[me] = false; goto next :: else fi };
+		atomic { if :: changed != seen -> seen = changed; bell_armed[me] = false;
+			 direct[me] = false; sleeping[me] = false; goto next :: else fi };
 #endif
 		bell[me] || channel;
-		atomic { sleeping[me] = false; bell_armed[me] = false; direct[me] = false; bell[me] = false };
+		atomic { sleeping[me] = false; bell_armed[me] = false; direct[me] = false;
+			 bell[me] = false };
 		if
 		:: channel -> completions()
 		:: else
@@ -202,7 +211,8 @@ active proctype Third() {
 active proctype Poster() {
 	OWN;
 
-	atomic { if :: left -> waits = left :: else -> waits = 0 fi };	/* what it waits for is still to come */
+	/* what it waits for is still to come */
+	atomic { if :: left -> waits = left :: else -> waits = 0 fi };
 	poll();
 	if
 	:: waits ->
@@ -225,7 +235,8 @@ end:	do
 
 active proctype Device() {
 	do
-	:: atomic { left -> left--; cq++; if :: requested -> requested = false; channel++ :: else fi }
+	:: atomic { left -> left--; cq++; if :: requested -> requested = false;
+		    channel++ :: else fi }
 	:: atomic { !left -> break }
 	od
 }

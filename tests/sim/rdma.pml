@@ -1,23 +1,30 @@
 /*
- * rdma.pml - Promela twin of the flow on one queue pair (rdma/verbs/rc.c): rc_publish(), rc_credit(), post_slot(), post_chunk(), chunk(), held(),
- * signalled(), flush(), acknowledge(), acknowledge_if_due(), got_record(), got_slot(). Both ends write and read one stream; a rewind and
- * a new cut of the direction 0 -> 1 happen between any two steps. Who wakes whom is rdma-wait.pml's.
+ * rdma.pml - Promela twin of the flow on one queue pair (rdma/verbs/rc.c): rc_publish(),
+ * rc_credit(), post_slot(), post_chunk(), chunk(), held(), signalled(), flush(), acknowledge(),
+ * acknowledge_if_due(), got_record(), got_slot(). Both ends write and read one stream; a rewind
+ * and a new cut of the direction 0 -> 1 happen between any two steps. Who wakes whom is
+ * rdma-wait.pml's.
  *
- * One step is what the code does under `post`. An end takes completions only if it has a reason: its reader or its writer waits,
- * or something could not be posted (leave()); beside that at most BUSY times, as a spinning thread would. So an end
- * that relies on a poll which nobody makes is found as a state without a way on.
+ * One step is what the code does under `post`. An end takes completions only if it has a reason:
+ * its reader or its writer waits, or something could not be posted (leave()); beside that at
+ * most BUSY times, as a spinning thread would. So an end that relies on a poll which nobody
+ * makes is found as a state without a way on.
  *
- * A byte's value is its offset. A WRITE lands as soon as it is posted, payload when its record is taken up: later, for a WRITE, changes
- * nothing that anybody may look at. What waits to be taken up is the queue `rcq`. Wanted: every byte in order, both writers through, both know at
+ * A byte's value is its offset. A WRITE lands as soon as it is posted, payload when its record
+ * is taken up: later, for a WRITE, changes nothing that anybody may look at. What waits to be
+ * taken up is the queue `rcq`. Wanted: every byte in order, both writers through, both know at
  * last that all was consumed.
  *
- * Smaller than the code: RECVS buffers for 256, a record is one request or two, a unit of the ring is what one record may carry. Numbers
- * of records are kept relative to what the peer has acknowledged. A rewind is one step here; recovery.pml has its messages.
+ * Smaller than the code: RECVS buffers for 256, a record is one request or two, a unit of the
+ * ring is what one record may carry. Numbers of records are kept relative to what the peer has
+ * acknowledged. A rewind is one step here; recovery.pml has its messages.
  *
- * Broken on purpose, each must be found: BREAK_FENCE (a WRITE of a new epoch beside older payload), BREAK_SIGNAL (only every so many sends
- * are signalled), BREAK_ASKS (who collects does not ask for the answer that it waits for), BREAK_OWES (asked, and no answer), BREAK_RESERVE (no
- * buffer is kept for acknowledgements), BREAK_ACK (acknowledged only if asked), BREAK_FLUSH (a completion brings nothing on its way),
- * BREAK_FINAL (consumption after FINAL is told as before it), BREAK_SEEN (FINAL does not tell what was consumed before).
+ * Broken on purpose, each must be found: BREAK_FENCE (a WRITE of a new epoch beside older
+ * payload), BREAK_SIGNAL (only every so many sends are signalled), BREAK_ASKS (who collects does
+ * not ask for the answer that it waits for), BREAK_OWES (asked, and no answer), BREAK_RESERVE
+ * (no buffer is kept for acknowledgements), BREAK_ACK (acknowledged only if asked), BREAK_FLUSH
+ * (a completion brings nothing on its way), BREAK_FINAL (consumption after FINAL is told as
+ * before it), BREAK_SEEN (FINAL does not tell what was consumed before).
  */
 #ifndef BYTES0
 #define BYTES0 3		/* from end 0 to end 1 */
@@ -66,14 +73,16 @@
 /* about the slot?, payload?, value, wr, rd, final, records newly taken up, asks */
 chan rcq[2] = [RECVS] of { bool, bool, byte, byte, byte, bool, byte, bool };
 
-byte ring[2 * RING], land[2 * RING];		/* [e * RING + position]; the landing ring has the bytes that e wrote */
+byte ring[2 * RING], land[2 * RING];		/* [e * RING + position]; the landing ring has
+						 * the bytes that e wrote */
 byte wr[2], rdk[2];		/* sender: bytes in its ring, and consumed, as it knows */
 byte inwr[2], rd[2];		/* receiver: bytes that were told, and consumed */
 bool fin[2], infin[2];
 byte cut[2], epoch[2], cuts;
 
 /* struct rc, struct rc_slot */
-byte outst[2], unsig[2], scq[2];	/* requests that are not known to be done; the newest that are not signalled; done and not taken */
+byte outst[2], unsig[2], scq[2];	/* requests that are not known to be done; the newest
+					 * that are not signalled; done and not taken */
 byte under_way[2], untold[2];		/* records: sent, not acknowledged; taken up, not told */
 byte last[2], small[2], fence[2];	/* beyond what is acknowledged; 0: taken up */
 bool owes[2], pending[2], credit[2], asked[2], fin_told[2], flow[2];
@@ -82,7 +91,8 @@ byte busy[2];
 bool batch[2];
 
 #define due(e) (want[e] - told[e])
-#define held(e) (asked[e] && due(e) < COLLECT_BELOW && last[e] && !credit[e] && fin[e] == fin_told[e])
+#define held(e) (asked[e] && due(e) < COLLECT_BELOW && last[e] && !credit[e] && \
+	fin[e] == fin_told[e])
 #define less(x, n) x = (x > n -> x - n : 0)
 
 /* post_record(): n requests. What it says lies in the caller's variables. */
@@ -98,7 +108,8 @@ inline post(e, n) {
 	:: else
 	fi;
 	assert(nfull(rcq[OTHER(e)]));
-	rcq[OTHER(e)]!about, payload, val, upto, (about -> rd[e] : 0), (about && fin_told[e]), untold[e], asks;
+	rcq[OTHER(e)]!about, payload, val, upto, (about -> rd[e] : 0), (about && fin_told[e]),
+		untold[e], asks;
 	owes[e] = false; untold[e] = 0;
 	under_way[e]++
 }
@@ -124,7 +135,8 @@ inline post_slot(e, collect) {
 			if
 			:: payload -> val = ring[e * RING + (upto - 1) % RING]
 			:: else ->
-				for (k : 1 .. pn) { land[e * RING + (upto - k) % RING] = ring[e * RING + (upto - k) % RING] }
+				for (k : 1 .. pn) { land[e * RING + (upto - k) % RING] =
+						    ring[e * RING + (upto - k) % RING] }
 				k = 0
 			fi;
 			asks = flow[e] && pn > 0 && pn < COLLECT_BELOW;
@@ -144,7 +156,8 @@ inline post_slot(e, collect) {
 
 inline publish(e) {
 	if
-	:: slepoch[e] != epoch[e] -> slepoch[e] = epoch[e]; told[e] = cut[e]; fin_told[e] = false; fence[e] = small[e]
+	:: slepoch[e] != epoch[e] -> slepoch[e] = epoch[e]; told[e] = cut[e]; fin_told[e] = false;
+	fence[e] = small[e]
 	:: else
 	fi;
 	want[e] = wr[e];
@@ -156,9 +169,11 @@ inline publish(e) {
 inline tell_credit(e) {
 	if
 #ifdef BREAK_FINAL
-	:: rd[e] > told_rd[e] && rd[e] - told_rd[e] >= CREDIT_EACH -> credit[e] = true; post_slot(e, false)
+	:: rd[e] > told_rd[e] && rd[e] - told_rd[e] >= CREDIT_EACH -> credit[e] = true;
+	post_slot(e, false)
 #else
-	:: rd[e] > told_rd[e] && (rd[e] - told_rd[e] >= CREDIT_EACH || infin[e]) -> credit[e] = true; post_slot(e, false)
+	:: rd[e] > told_rd[e] && (rd[e] - told_rd[e] >= CREDIT_EACH || infin[e]) ->
+		credit[e] = true; post_slot(e, false)
 #endif
 	:: else
 	fi
@@ -170,7 +185,8 @@ active [2] proctype Writer() {
 
 	do
 #ifdef ANSWER	/* closes when it was answered, so by then it must have been understood */
-	:: atomic { wr[e] == BYTES(e) && rd[OTHER(e)] == BYTES(e) -> fin[e] = true; publish(e); break }
+	:: atomic { wr[e] == BYTES(e) && rd[OTHER(e)] == BYTES(e) -> fin[e] = true; publish(e);
+		    break }
 #else
 	:: atomic { wr[e] == BYTES(e) -> fin[e] = true; publish(e); break }
 #endif
@@ -191,7 +207,8 @@ active [2] proctype Reader() {
 	byte e = _pid % 2;
 
 	do
-	:: atomic { inwr[e] > rd[e] -> assert(land[OTHER(e) * RING + rd[e] % RING] == rd[e]); rd[e]++;
+	:: atomic { inwr[e] > rd[e] -> assert(land[OTHER(e) * RING + rd[e] % RING] == rd[e]);
+		    rd[e]++;
 #ifdef SPLIT
 		}
 		atomic {
@@ -201,7 +218,8 @@ active [2] proctype Reader() {
 	od
 }
 
-#define wants(e) (pending[e] || (wr[e] < BYTES(e) && wr[e] - rdk[e] == RING) || (fin[e] && rdk[e] < wr[e]) || \
+#define wants(e) (pending[e] || (wr[e] < BYTES(e) && wr[e] - rdk[e] == RING) || \
+	(fin[e] && rdk[e] < wr[e]) || \
 		  (inwr[e] <= rd[e] && !(rd[e] == BYTES(OTHER(e)) && infin[e])))
 
 inline completion(e) {
@@ -239,14 +257,16 @@ inline after_batch(e) {
 #ifdef BREAK_ACK
 	:: untold[e] && owes[e] && outst[e] < SENDS && under_way[e] < RECVS ->
 #else
-	:: untold[e] && (untold[e] >= ACK_EACH || owes[e]) && outst[e] < SENDS && under_way[e] < RECVS ->
+	:: untold[e] && (untold[e] >= ACK_EACH || owes[e]) && outst[e] < SENDS &&
+		under_way[e] < RECVS ->
 #endif
 		post(e, 1)
 	:: else
 	fi
 }
 
-/* Whoever polls at this end: takes some of what has come. With -DSPLIT others post between two completions. */
+/* Whoever polls at this end: takes some of what has come. With -DSPLIT others post between two
+ * completions. */
 active [2] proctype Poller() {
 	byte w, r, ack; bool f, ask; OWN;
 	byte e = _pid % 2;
@@ -254,7 +274,8 @@ active [2] proctype Poller() {
 end:	do
 #ifdef SPLIT
 	:: atomic { (nempty(rcq[e]) || scq[e]) && !batch[e] && wants(e) -> batch[e] = true }
-	:: atomic { (nempty(rcq[e]) || scq[e]) && !batch[e] && !wants(e) && busy[e] < BUSY -> busy[e]++; batch[e] = true }
+	:: atomic { (nempty(rcq[e]) || scq[e]) && !batch[e] && !wants(e) && busy[e] < BUSY ->
+		    busy[e]++; batch[e] = true }
 	:: atomic { batch[e] && (nempty(rcq[e]) || scq[e]) -> completion(e) }
 	:: atomic { batch[e] -> batch[e] = false; after_batch(e) }
 #else
@@ -269,7 +290,8 @@ end:	do
 	od
 }
 
-/* Rewind and new cut: what was not consumed went by TCP, and the ring is opened at S. Nothing on the wire hears of it. */
+/* Rewind and new cut: what was not consumed went by TCP, and the ring is opened at S. Nothing on
+ * the wire hears of it. */
 active proctype Rewind() {
 end:	do
 	:: atomic { cuts < CUTS && !fin[0] && wr[0] > cut[0] ->

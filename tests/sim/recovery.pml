@@ -1,19 +1,25 @@
 /*
  * recovery.pml - Promela twin of the loss of a queue pair and of what comes after
- * (shim/link/link_net.c: path_died(); path_rdma.c: dead(), work();
- * shim/conn/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/discovery/discovery_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work();
- * rdma/verbs/rc.c: got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of cut.pml without close and death.
+ * (shim/link/link_net.c: path_died(); path_rdma.c: dead(), work(); shim/conn/stream_cut.c:
+ * stream_path_dead(), may_earn(), stream_attach(); shim/discovery/discovery_ctl.c: got_cut(),
+ * got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work(); rdma/verbs/rc.c:
+ * got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of
+ * cut.pml without close and death.
  *
- * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream falls back, gives its slot back, and is bound again:
- * to the same slot with the next life if the path lives, else to a new link. Offsets are counted anew from TCP's at each binding,
- * so what a late record says is a number that another life may believe. The control connection takes messages when it likes (outq), and throws
- * away what it holds if it is closed while something is unread (RST).
+ * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream
+ * falls back, gives its slot back, and is bound again: to the same slot with the next life if
+ * the path lives, else to a new link. Offsets are counted anew from TCP's at each binding, so
+ * what a late record says is a number that another life may believe. The control connection
+ * takes messages when it likes (outq), and throws away what it holds if it is closed while
+ * something is unread (RST).
  *
- * Wanted: every byte in order; nobody is in a cut when the control connection ends, which would reset the stream; no state without a way on.
+ * Wanted: every byte in order; nobody is in a cut when the control connection ends, which would
+ * reset the stream; no state without a way on.
  *
- * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found. So is BREAK_RESEND (the resend begins at S), with BYTES=2.
- * So is BREAK_LIFE (records of any life are believed), with BYTES=2.
- * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) is not: the freeze of the receiver makes up for it.
+ * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found.
+ * So is BREAK_RESEND (the resend begins at S), with BYTES=2. So is BREAK_LIFE (records of any
+ * life are believed), with BYTES=2. BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) is not:
+ * the freeze of the receiver makes up for it.
  */
 #ifndef BYTES
 #define BYTES 3
@@ -49,7 +55,8 @@ bool tdead, arm_pending, fallback;
 byte ring[RING], land[RING], life, cuts, wishes;
 bool bound[2] = true, used[2] = true, said[2], got[2], up[2] = true, told[2], unbind[2];
 bool qp_dead, fresh = true, deaths;
-byte base[2];					/* stream offset - offset in this life: what went over rings before */
+byte base[2];					/* stream offset - offset in this life: what went
+						 * over rings before */
 
 #define say(e, m, ep, off) \
 	if \
@@ -91,12 +98,15 @@ inline rx_dead() {
 }
 
 /* Once they are on TCP: rv_unbind(), and the slot is free when both have said so. */
-#define LEAVE(e) bound[e] = false; said[e] = true; say(e, UNBIND, 0, 0); if :: got[e] -> used[e] = false :: else fi
+#define LEAVE(e) bound[e] = false; said[e] = true; say(e, UNBIND, 0, 0); \
+if :: got[e] -> used[e] = false :: else fi
 
 active proctype Writer() {
 end:	do
-	:: atomic { wr < BYTES && (!bound[TX] || tx == TX_T || tx == TX_A) && nfull(tcp) -> tcp!wr; wr++; fresh = true }
-	:: atomic { wr < BYTES && bound[TX] && (tx == TX_K || tx == TX_P) && wr - rdk < RING && wr - rdk + len(tcp) < CAP && nfull(qp) ->
+	:: atomic { wr < BYTES && (!bound[TX] || tx == TX_T || tx == TX_A) && nfull(tcp) -> tcp!wr;
+		    wr++; fresh = true }
+	:: atomic { wr < BYTES && bound[TX] && (tx == TX_K || tx == TX_P) && wr - rdk < RING &&
+		    wr - rdk + len(tcp) < CAP && nfull(qp) ->
 		ring[wr % RING] = wr; wr++;
 		if
 		:: !qp_dead && !told[TX] -> qp!life, wr - base[TX], wr - 1
@@ -108,20 +118,23 @@ end:	do
 active proctype Sender() {
 	mtype m; byte e, off;
 end:	do
-	:: atomic { bound[TX] && tx == TX_T && fresh && cuts < CUTS && !told[TX] && !unbind[TX] && empty(outq[RX]) ->
+	:: atomic { bound[TX] && tx == TX_T && fresh && cuts < CUTS && !told[TX] && !unbind[TX] &&
+		    empty(outq[RX]) ->
 		fresh = false; cuts++; say(TX, ARM, te, 0); tx = TX_A }
 	:: atomic { qp_dead && up[TX] && !told[TX] -> tx_dead() }
 	:: atomic { up[TX] && nempty(to[TX]) -> to[TX]?m, e, off;
 		if
 		:: m == DEAD && !told[TX] -> tx_dead()
-		:: m == UNBIND -> got[TX] = true; unbind[TX] = bound[TX]; if :: said[TX] -> used[TX] = false :: else fi
+		:: m == UNBIND -> got[TX] = true; unbind[TX] = bound[TX];
+		if :: said[TX] -> used[TX] = false :: else fi
 		:: bound[TX] && e == te && m == ARMED && tx == TX_A ->
 			assert(tdelta == rdelta);
 			cut_at = wr; rdk = wr; tx = TX_K; say(TX, CUT, te, wr)
 		:: bound[TX] && e == te && m == CUT_OK && tx == TX_K ->
 			if :: tdead || fallback -> REWIND_NOW() :: else -> tx = TX_P fi
 		:: bound[TX] && e == te && m == FROZEN && tx == TX_A -> TX_BACK()
-		:: bound[TX] && e == te && m == FROZEN && (tx == TX_K || tx == TX_P || tx == TX_W) ->
+		:: bound[TX] && e == te && m == FROZEN &&
+			(tx == TX_K || tx == TX_P || tx == TX_W) ->
 #ifdef BREAK_RESEND
 			rs = cut_at;
 #else
@@ -132,11 +145,15 @@ end:	do
 		:: else
 		fi;
 		m = 0; e = 0; off = 0 }
-	:: atomic { bound[TX] && tx == TX_R && nfull(tcp) -> assert(ring[rs % RING] == rs); tcp!rs; rs++;
+	:: atomic { bound[TX] && tx == TX_R && nfull(tcp) -> assert(ring[rs % RING] == rs); tcp!rs;
+		    rs++;
 		if :: rs == wr -> rs = 0; TX_BACK() :: else fi }
-	:: atomic { bound[TX] && (tx == TX_K || tx == TX_P || tx == TX_W) && !told[TX] && !told[RX] && rd > rdk -> rdk = rd }
+	:: atomic { bound[TX] && (tx == TX_K || tx == TX_P || tx == TX_W) && !told[TX] &&
+		    !told[RX] && rd > rdk -> rdk = rd }
 	:: atomic { bound[TX] && tx == TX_T && (told[TX] || unbind[TX]) -> LEAVE(TX) }
-	:: atomic { wishes == 0 && bound[TX] && !told[TX] && life + 1 < LIVES && (tx == TX_P || tx == TX_K) -> wishes++;	/* TCP-only, a holder more */
+	/* TCP-only, a holder more */
+	:: atomic { wishes == 0 && bound[TX] && !told[TX] && life + 1 < LIVES &&
+		    (tx == TX_P || tx == TX_K) -> wishes++;
 		unbind[TX] = true; if :: tx == TX_P -> REWIND_NOW() :: else -> fallback = true fi }
 	od
 }
@@ -144,27 +161,35 @@ end:	do
 active proctype Receiver() {
 	mtype m; byte e, off;
 end:	do
-	:: atomic { bound[RX] && rx == RX_T && arm_pending && !unbind[RX] -> arm_pending = false; rx = RX_A; say(RX, ARMED, re, 0) }
-	:: atomic { bound[RX] && rx == RX_T && arm_pending && unbind[RX] -> arm_pending = false; rx = RX_A; say(RX, ARMED, re, 0); FREEZE() }
+	:: atomic { bound[RX] && rx == RX_T && arm_pending && !unbind[RX] -> arm_pending = false;
+		    rx = RX_A; say(RX, ARMED, re, 0) }
+	:: atomic { bound[RX] && rx == RX_T && arm_pending && unbind[RX] -> arm_pending = false;
+		    rx = RX_A; say(RX, ARMED, re, 0); FREEZE() }
 	:: atomic { qp_dead && up[RX] && !told[RX] -> rx_dead() }
 	:: atomic { up[RX] && nempty(to[RX]) -> to[RX]?m, e, off;
 		if
 		:: m == DEAD && !told[RX] -> rx_dead()
-		:: m == UNBIND -> got[RX] = true; unbind[RX] = bound[RX]; if :: said[RX] -> used[RX] = false :: else fi
-		:: bound[RX] && m == ARM && (rx == RX_T || rx == RX_F) && e >= re -> rx = RX_T; re = e; arm_pending = true
+		:: m == UNBIND -> got[RX] = true; unbind[RX] = bound[RX];
+		if :: said[RX] -> used[RX] = false :: else fi
+		:: bound[RX] && m == ARM && (rx == RX_T || rx == RX_F) && e >= re -> rx = RX_T;
+		re = e; arm_pending = true
 		:: bound[RX] && m == CUT && rx == RX_A && e == re -> assert(off >= rd);
 			rx = RX_K; s_at = off; say(RX, CUT_OK, re, 0)
 		:: bound[RX] && m == REWIND && rx == RX_K && e == re -> FREEZE()
-		:: bound[RX] && rx == RX_F && e + 1 == re && (m == ARM || m == CUT || m == REWIND) -> e = re - 1; say(RX, FROZEN, e, rd)
-		:: bound[RX] && m == BACK && (rx == RX_T || rx == RX_A || rx == RX_F) && e + 1 >= re -> rx = RX_T; re = e + 1; arm_pending = false
+		:: bound[RX] && rx == RX_F && e + 1 == re &&
+			(m == ARM || m == CUT || m == REWIND) -> e = re - 1; say(RX, FROZEN, e, rd)
+		:: bound[RX] && m == BACK && (rx == RX_T || rx == RX_A || rx == RX_F) &&
+			e + 1 >= re -> rx = RX_T; re = e + 1; arm_pending = false
 		:: else
 		fi;
 		m = 0; e = 0; off = 0 }
-	:: atomic { bound[RX] && rx == RX_T && !arm_pending && (told[RX] || unbind[RX]) -> LEAVE(RX) }
+	:: atomic { bound[RX] && rx == RX_T && !arm_pending && (told[RX] || unbind[RX]) ->
+		    LEAVE(RX) }
 	od
 }
 
-/* rc_poll() of the receiver, got_slot(). What is still on the wire when the pair dies may come or not. */
+/* rc_poll() of the receiver, got_slot(). What is still on the wire when the pair dies may come
+ * or not. */
 active proctype Landing() {
 	byte l, w, b;
 end:	do
@@ -180,7 +205,8 @@ end:	do
 		:: else
 		fi;
 		l = 0; w = 0; b = 0 }
-	:: atomic { nempty(qp) && (qp_dead || told[RX]) -> do :: nempty(qp) -> qp?l, w, b :: empty(qp) -> break od; l = 0; w = 0; b = 0 }
+	:: atomic { nempty(qp) && (qp_dead || told[RX]) -> do :: nempty(qp) -> qp?l, w,
+		    b :: empty(qp) -> break od; l = 0; w = 0; b = 0 }
 	od
 }
 
@@ -188,8 +214,10 @@ active proctype Reader() {
 	byte b;
 	do
 	:: rd == BYTES -> break
-	:: atomic { nempty(tcp) && (!bound[RX] || rx != RX_K || rd < s_at) -> tcp?b; assert(b == rd); rd++; b = 0 }
-	:: atomic { bound[RX] && rx == RX_K && rd >= s_at && inwr + base[RX] > rd -> assert(land[rd % RING] == rd); rd++ }
+	:: atomic { nempty(tcp) && (!bound[RX] || rx != RX_K || rd < s_at) -> tcp?b;
+		    assert(b == rd); rd++; b = 0 }
+	:: atomic { bound[RX] && rx == RX_K && rd >= s_at && inwr + base[RX] > rd ->
+		    assert(land[rd % RING] == rd); rd++ }
 	od
 }
 
@@ -199,7 +227,8 @@ active proctype Reader() {
 #define may_close(x) up[x] && told[x] && !bound[x] && !used[x] && empty(outq[1 - x])
 #endif
 
-/* work(), link_kill(): the queue is gone; with something unread also what the connection still holds. */
+/* work(), link_kill(): the queue is gone; with something unread also what the connection still
+ * holds. */
 inline closes(x) {
 	up[x] = false;
 	do :: nempty(outq[1 - x]) -> outq[1 - x]?m, e, off :: empty(outq[1 - x]) -> break od;
@@ -221,24 +250,32 @@ inline closes(x) {
 active proctype World() {
 	mtype m; byte e, off, i; bool unread;
 end:	do
-	:: atomic { nempty(outq[TX]) && nfull(to[TX]) -> outq[TX]?m, e, off; to[TX]!m, e, off; m = 0; e = 0; off = 0 }
-	:: atomic { nempty(outq[RX]) && nfull(to[RX]) -> outq[RX]?m, e, off; to[RX]!m, e, off; m = 0; e = 0; off = 0 }
-	:: atomic { !deaths && !qp_dead && up[TX] && up[RX] && life + 1 < LIVES -> deaths = true; qp_dead = true }
+	:: atomic { nempty(outq[TX]) && nfull(to[TX]) -> outq[TX]?m, e, off; to[TX]!m, e, off;
+		    m = 0; e = 0; off = 0 }
+	:: atomic { nempty(outq[RX]) && nfull(to[RX]) -> outq[RX]?m, e, off; to[RX]!m, e, off;
+		    m = 0; e = 0; off = 0 }
+	:: atomic { !deaths && !qp_dead && up[TX] && up[RX] && life + 1 < LIVES -> deaths = true;
+		    qp_dead = true }
 	:: atomic { may_close(TX) -> closes(TX) }
 	:: atomic { may_close(RX) -> closes(RX) }
-	:: atomic { !up[TX] && up[RX] && empty(to[RX]) && empty(outq[RX]) -> up[RX] = false; assert(!bound[RX] || rx == RX_T) }
-	:: atomic { !up[RX] && up[TX] && empty(to[TX]) && empty(outq[TX]) -> up[TX] = false; assert(!bound[TX] || tx == TX_T) }
+	:: atomic { !up[TX] && up[RX] && empty(to[RX]) && empty(outq[RX]) -> up[RX] = false;
+		    assert(!bound[RX] || rx == RX_T) }
+	:: atomic { !up[RX] && up[TX] && empty(to[TX]) && empty(outq[TX]) -> up[TX] = false;
+		    assert(!bound[TX] || tx == TX_T) }
 	/* Bound again: BIND, BOUND. */
 	:: atomic { !bound[TX] && !bound[RX] && life + 1 < LIVES &&
-		    ((up[TX] && up[RX] && !told[TX] && !told[RX] && !used[TX] && !used[RX]) || (!up[TX] && !up[RX])) ->
+		    ((up[TX] && up[RX] && !told[TX] && !told[RX] && !used[TX] && !used[RX]) ||
+		     (!up[TX] && !up[RX])) ->
 		if
 		:: !up[TX] -> qp_dead = false; told[TX] = false; told[RX] = false;
 			do :: nempty(qp) -> qp?off, e, i :: empty(qp) -> break od;
 			off = 0; e = 0; i = 0
 		:: else
 		fi;
-		up[TX] = true; up[RX] = true; bound[TX] = true; bound[RX] = true; used[TX] = true; used[RX] = true;
-		said[TX] = false; said[RX] = false; got[TX] = false; got[RX] = false; unbind[TX] = false; unbind[RX] = false;
+		up[TX] = true; up[RX] = true; bound[TX] = true; bound[RX] = true; used[TX] = true;
+		used[RX] = true;
+		said[TX] = false; said[RX] = false; got[TX] = false; got[RX] = false;
+		unbind[TX] = false; unbind[RX] = false;
 		life++; cuts = 0; fresh = true; te = 1; re = 1; arm_pending = false; inwr = 0;
 		base[TX] = tdelta; base[RX] = rdelta }
 	od

@@ -92,13 +92,15 @@ static int pick(const struct step *s, int n)
 
 static void print_config(const struct config *c, uint64_t seed)
 {
-	printf("seed %llu: bytes %d/%d tcp %d ring %d gates %d/%d %s earn %d fallback %d kill %d break %d "
-	       "gone %d exec %d%s fork %d stop %d path %d close %d abort %d offer %d urgent %d%s%s%s%s\n", (unsigned long long)seed,
-	       c->n[0], c->n[1], c->tcp_cap, c->ring_cap, c->gate[0], c->gate[1],
-	       c->rdma ? "rdma" : "shm", c->earn, c->fallback, c->kill, c->breaks, c->gone, c->exec,
-	       c->exec_gate ? "+gate" : "", c->fork, c->stop, c->path_death, c->full_close, c->abort, c->offer, c->urgent,
-	       c->edge ? " edge-triggered" : "", c->proxy ? " proxy" : "", c->claim ? " claim" : "",
-	       c->bypass ? " bypass" : "");
+	printf("seed %llu: bytes %d/%d tcp %d ring %d gates %d/%d %s earn %d fallback %d kill %d "
+	       "break %d "
+	       "gone %d exec %d%s fork %d stop %d path %d close %d abort %d offer %d urgent "
+	       "%d%s%s%s%s\n",
+	       (unsigned long long)seed, c->n[0], c->n[1], c->tcp_cap, c->ring_cap, c->gate[0],
+	       c->gate[1], c->rdma ? "rdma" : "shm", c->earn, c->fallback, c->kill, c->breaks,
+	       c->gone, c->exec, c->exec_gate ? "+gate" : "", c->fork, c->stop, c->path_death,
+	       c->full_close, c->abort, c->offer, c->urgent, c->edge ? " edge-triggered" : "",
+	       c->proxy ? " proxy" : "", c->claim ? " claim" : "", c->bypass ? " bypass" : "");
 }
 
 int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail)
@@ -164,40 +166,75 @@ struct small {
 
 /* One direction unless n[1] is given. A gated direction has its reader wait for its own writes. */
 static const struct small smalls[] = {
-	{ "two epochs, both rewind",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .fallback = 2 } },
-	{ "three epochs",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 3, .fallback = 2 } },
-	{ "wider",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 3, .ring_cap = 2, .earn = 2, .fallback = 2 } },
-	{ "killed",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 1, .kill = 1 } },
-	{ "killed, control lost",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 1, .kill = 1, .breaks = 1 } },
-	{ "control re-made twice",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .fallback = 1, .breaks = 2 } },
-	{ "control gone",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .fallback = 1, .breaks = 1, .gone = 1 } },
-	{ "control gone, then killed",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .kill = 1, .breaks = 1, .gone = 1 } },
-	{ "exec or fd passed",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 1, .exec = 1, .exec_gate = 1 } },
-	{ "fork, stop",			{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .fork = 1, .stop = 1 } },
-	{ "rdma, path dies",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .rdma = 1, .path_death = 1 } },
-	{ "rdma, control re-made",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .rdma = 1, .path_death = 1, .breaks = 1 } },
-	{ "rdma, killed",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .rdma = 1, .path_death = 1, .kill = 1 } },
-	{ "both ways",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .fallback = 1 } },
-	{ "both ways, killed",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .fallback = 1, .kill = 1 } },
-	{ "both ways, control re-made",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .breaks = 1 } },
+	{ "two epochs, both rewind",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 1,
+					  .earn = 2, .fallback = 2 } },
+	{ "three epochs",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 3, .fallback = 2 } },
+	{ "wider",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 3, .ring_cap = 2,
+					  .earn = 2, .fallback = 2 } },
+	{ "killed",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .kill = 1 } },
+	{ "killed, control lost",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .kill = 1, .breaks = 1 } },
+	{ "control re-made twice",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 2, .fallback = 1, .breaks = 2 } },
+	{ "control gone",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 2, .fallback = 1, .breaks = 1, .gone = 1 } },
+	{ "control gone, then killed",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 1, .kill = 1, .breaks = 1, .gone = 1 } },
+	{ "exec or fd passed",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .exec = 1, .exec_gate = 1 } },
+	{ "fork, stop",			{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 1,
+					  .earn = 2, .fork = 1, .stop = 1 } },
+	{ "rdma, path dies",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .rdma = 1, .path_death = 1 } },
+	{ "rdma, control re-made",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 2, .rdma = 1, .path_death = 1, .breaks = 1 } },
+	{ "rdma, killed",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 2, .rdma = 1, .path_death = 1, .kill = 1 } },
+	{ "both ways",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2,
+					  .fallback = 1 } },
+	{ "both ways, killed",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1,
+					  .fallback = 1, .kill = 1 } },
+	{ "both ways, control re-made",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2,
+					  .breaks = 1 } },
 	{ "both ways, two bytes",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2 } },
-	{ "four bytes",			{ .one_way = 1, .n = { 4, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 3, .fallback = 2 } },
-	{ "killed in three epochs",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2, .earn = 3, .fallback = 2, .kill = 1 } },
-	{ "killed, re-made, exec",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .fallback = 1, .kill = 1, .breaks = 1, .exec = 1 } },
-	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .full_close = 1 } },
-	{ "both send before reading",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1 } },
-	{ "both send first, control gone", { .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1, .breaks = 1, .gone = 1 } },
-	{ "aborted",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 2, .abort = 1 } },
-	{ "both ways, aborted",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .fallback = 1, .abort = 1 } },
-	{ "edge-triggered readers",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 1, .edge = 1 } },
-	{ "edge-triggered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2, .earn = 2, .fallback = 1, .kill = 1, .edge = 1 } },
-	{ "blocks offered",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 2, .offer = 2 } },
-	{ "blocks offered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .fallback = 1, .offer = 2, .kill = 1 } },
-	{ "blocks offered, re-made",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .fallback = 1, .offer = 1, .breaks = 1 } },
-	{ "both ways, blocks offered",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .offer = 1 } },
-	{ "urgent byte",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .fallback = 1, .urgent = 1 } },
-	{ "both ways, urgent byte",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .urgent = 1 } },
-	{ "full close",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .full_close = 1 } },
+	{ "four bytes",			{ .one_way = 1, .n = { 4, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 3, .fallback = 2 } },
+	{ "killed in three epochs",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2,
+					  .earn = 3, .fallback = 2, .kill = 1 } },
+	{ "killed, re-made, exec",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 1, .fallback = 1, .kill = 1, .breaks = 1,
+						  .exec = 1 } },
+	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2,
+					  .full_close = 1 } },
+	{ "both send before reading",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1,
+					  .gate = { 2, 2 }, .earn = 1 } },
+	{ "both send first, control gone", { .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1,
+					     .gate = { 2, 2 }, .earn = 1, .breaks = 1,
+						     .gone = 1 } },
+	{ "aborted",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 2, .abort = 1 } },
+	{ "both ways, aborted",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1,
+					  .fallback = 1, .abort = 1 } },
+	{ "edge-triggered readers",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .edge = 1 } },
+	{ "edge-triggered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .kill = 1, .edge = 1 } },
+	{ "blocks offered",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 2, .offer = 2 } },
+	{ "blocks offered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 1,
+					  .earn = 2, .fallback = 1, .offer = 2, .kill = 1 } },
+	{ "blocks offered, re-made",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1,
+					  .earn = 1, .fallback = 1, .offer = 1, .breaks = 1 } },
+	{ "both ways, blocks offered",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1,
+					  .offer = 1 } },
+	{ "urgent byte",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
+					  .earn = 2, .fallback = 1, .urgent = 1 } },
+	{ "both ways, urgent byte",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1,
+					  .urgent = 1 } },
+	{ "full close",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1,
+					  .full_close = 1 } },
 };
 
 enum { SEEN_BITS = 24, DEPTH_MAX = 4000 };
@@ -348,7 +385,8 @@ int search_exhaustive(bool quiet, const char **ret_name, uint8_t *ret_fail)
 
 static uint64_t nasty(uint64_t near)
 {
-	static const uint64_t edge[] = { 0, 1, UINT32_MAX - 1, UINT32_MAX, UINT64_MAX - 1, UINT64_MAX };
+	static const uint64_t edge[] = { 0, 1, UINT32_MAX - 1, UINT32_MAX, UINT64_MAX - 1,
+					 UINT64_MAX };
 
 	return below(3) ? near + below(5) - 2 : edge[below(6)];
 }

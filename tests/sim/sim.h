@@ -23,7 +23,8 @@ enum {
 extern int cut_mutant;
 #define ENV(id) (cut_mutant != ENV_RULE_##id)
 
-enum { TCP_MAX = 16, RING_MAX = 16, CTL_MAX = 24, IDLE_WAKES_MAX = 3, PROXY_XOR = 0x80, BYPASS_BYTE = 0xee, STEPS_MAX = 96 };
+enum { TCP_MAX = 16, RING_MAX = 16, CTL_MAX = 24, IDLE_WAKES_MAX = 3, PROXY_XOR = 0x80,
+       BYPASS_BYTE = 0xee, STEPS_MAX = 96 };
 
 /* What a sleeping application thread can be woken by. */
 enum { SLEEP_NO = 0, SLEEP_SOCK = 1, SLEEP_BELL = 2 };
@@ -39,7 +40,8 @@ struct config {
 	uint8_t edge;		/* both ends read until a short read, then wait for an edge  */
 	uint8_t proxy;		/* a proxy that keeps the addresses, and changes the bytes   */
 	/* budgets of what may happen */
-	uint8_t earn, fallback, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass, offer, urgent;
+	uint8_t earn, fallback, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort,
+		claim, bypass, offer, urgent;
 };
 
 struct tcp {
@@ -49,7 +51,8 @@ struct tcp {
 	bool rst;		/* at the reading end: sq lost, rq still readable */
 	uint8_t put, taken;	/* bytes that went through: what delta must account for */
 	bool rst_ok;		/* that RST is what plain TCP would have shown */
-	uint8_t urg;		/* 0, or 1 + the place in rq, then sq, of a urgent byte: no byte of the stream */
+	uint8_t urg;		/* 0, or 1 + the place in rq, then sq, of a urgent byte: no byte
+				 * of the stream */
 	uint8_t urg_put, urg_taken;	/* urgent bytes, which the kernel counts with the others */
 };
 
@@ -64,7 +67,8 @@ struct ring {
 	bool has_final, final_landed;
 	bool dead;		/* rdma: path gone */
 	uint8_t land[RING_MAX];	/* rdma: the reader's copy */
-	uint8_t late, late_end;	/* rdma: offsets of WRITEs of an older epoch that are still on their way */
+	uint8_t late, late_end;	/* rdma: offsets of WRITEs of an older epoch that are still on
+				 * their way */
 };
 
 struct dir {
@@ -73,7 +77,8 @@ struct dir {
 	struct tcp tcp;
 	struct ring ring;
 	uint8_t got;		/* bytes given to the reading application */
-	uint8_t owed;		/* after an abort: what had arrived, and must be read before the error */
+	uint8_t owed;		/* after an abort: what had arrived, and must be read before the
+				 * error */
 	uint8_t w_sleep, r_sleep;
 	uint8_t w_mid, r_mid;	/* bytes of an unfinished copy (only with a rule off) */
 	bool w_closed, w_err, r_eof, r_err;
@@ -81,12 +86,15 @@ struct dir {
 	bool measuring;		/* between the two looks at the kernel's counters */
 	uint8_t acked;		/* what the first look saw */
 	uint8_t idle_wakes;	/* the writer was told of room, and there was none */
-	uint8_t offer, offer_n, offer_at;	/* enum; bytes offered, then taken; where in the stream */
+	uint8_t offer, offer_n, offer_at;	/* enum; bytes offered, then taken; where in the
+						 * stream */
 	bool taking;		/* the reader is in the middle of a take, and has its lock */
 	bool stuck;		/* it takes long: the sender has released its own */
 	uint8_t urg_off;	/* where in the stream the urgent byte belongs */
-	bool r_foreign;		/* a call that sleeps in a read of a number that is another file now */
-	bool bypassed;		/* a system call of the program's own wrote to the home socket while the ring was in use */
+	bool r_foreign;		/* a call that sleeps in a read of a number that is another file
+				 * now */
+	bool bypassed;		/* a system call of the program's own wrote to the home socket
+				 * while the ring was in use */
 	bool stolen;		/* a stranger was taken for the peer */
 };
 
@@ -107,7 +115,8 @@ struct end {
 	bool urgent;		/* waits to send a urgent byte */
 	bool stopped;		/* SIGSTOP */
 	bool closed;		/* close(): nobody reads here any more */
-	bool aborted;		/* closed by RST: its halves are gone, the process and its control socket are not */
+	bool aborted;		/* closed by RST: its halves are gone, the process and its
+				 * control socket are not */
 };
 
 struct world {
@@ -122,7 +131,8 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAIL_URGENT, FAIL_STRAY, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN,
+		FAIL_STRANGER, FAIL_PEEK, FAIL_URGENT, FAIL_STRAY, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 
@@ -138,7 +148,8 @@ struct step {
 extern const char *const step_name[STEP_KINDS];
 extern const bool step_optional[STEP_KINDS];
 
-/* Which transitions of the machine have happened so far, as bits of the states that they led to; 1 << state of the row: it stayed. */
+/* Which transitions of the machine have happened so far, as bits of the states that they led to;
+ * 1 << state of the row: it stayed. */
 extern uint16_t seen_tx[CUT_TX_STATES][CUT_EV_MAX], seen_rx[CUT_RX_STATES][CUT_EV_MAX];
 
 /* world.c */
@@ -180,7 +191,8 @@ int table_unseen(void);
 
 /* search.c. Return 0 if clean. */
 int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail);
-int search_random(uint64_t first, uint64_t count, bool quiet, uint64_t *ret_seed, uint8_t *ret_fail);
+int search_random(uint64_t first, uint64_t count, bool quiet, uint64_t *ret_seed,
+		  uint8_t *ret_fail);
 int search_exhaustive(bool quiet, const char **ret_name, uint8_t *ret_fail);
 int search_hostile(uint64_t seed, uint64_t count);
 

@@ -45,8 +45,8 @@ static bool credit_due(const struct world *w, int d)
 	if (x->tx.state < CUT_TX_K || x->tx.state == CUT_TX_R || r->rd <= x->tx.credit)
 		return false;
 	/* rdma: FINAL must have landed (or the path be dead) before the sender leaves */
-	return !(w->cfg.rdma && x->tx.closing && r->rd == x->tx.wr && !r->final_landed && !r->dead &&
-		 x->tx.state == CUT_TX_P);
+	return !(w->cfg.rdma && x->tx.closing && r->rd == x->tx.wr && !r->final_landed &&
+		 !r->dead && x->tx.state == CUT_TX_P);
 }
 
 /* May direction d ask for its offset and arm? */
@@ -56,7 +56,8 @@ static bool may_earn(const struct world *w, int d)
 	const struct end *e = &w->e[d];
 	bool over = ENV(NO_FIN_YET) && (x->tx.closing || x->tcp.fin);
 
-	if (w->cfg.proxy && ENV(CROSSWISE))	/* the route, or the timestamp of the SYN, says so */
+	if (w->cfg.proxy && ENV(CROSSWISE))	/* the route, or the timestamp of the SYN, says
+						 * so */
 		return false;
 	if (x->bypassed)			/* the kernel has counted more than the library */
 		return false;
@@ -83,7 +84,8 @@ static void steps_offer(const struct world *w, int d, struct list *l)
 		add(l, S_TAKE_END, d);
 	if (!acts(e))
 		return;
-	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) && !x->offer && x->ring.rd == x->tx.wr)
+	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) &&
+	    !x->offer && x->ring.rd == x->tx.wr)
 		add(l, S_OFFER, d);
 	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_READING && x->stuck))
 		add(l, S_WITHDRAW, d);
@@ -91,7 +93,8 @@ static void steps_offer(const struct world *w, int d, struct list *l)
 		add(l, S_STUCK, d);
 	if (x->offer == OFFER_READ || (x->offer == OFFER_READING && w->e[1 - d].dead))
 		add(l, S_TAKEN, d);
-	if (e->urgent && (on_tcp(w, d) || !ENV(URGENT_FALLBACK)) && (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
+	if (e->urgent && (on_tcp(w, d) || !ENV(URGENT_FALLBACK)) &&
+	    (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
 		add(l, S_URGENT_PUT, d);
 }
 
@@ -108,7 +111,8 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 	if (!world_tx_free(w, d))
 		return;
 	if (acts(e) && !e->exec && !e->urgent && !x->w_closed && !x->w_err && !x->w_mid &&
-	    (x->stuck || (!x->offer && x->tx.wr == w->cfg.n[d])))	/* by another thread, perhaps */
+	    /* by another thread, perhaps */
+	    (x->stuck || (!x->offer && x->tx.wr == w->cfg.n[d])))
 		add(l, S_CLOSE, d);
 	if (!acts(e) || x->w_err)
 		return;
@@ -139,7 +143,8 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 
 	if (x->tcp.sqn || (x->tcp.fin && !x->tcp.fin_arr && !x->tcp.rst))
 		add(l, S_DELIVER, d);
-	if (w->cfg.rdma && !x->ring.dead && (x->ring.late == x->ring.late_end || !ENV(LATE_WRITE)) &&
+	if (w->cfg.rdma && !x->ring.dead &&
+	    (x->ring.late == x->ring.late_end || !ENV(LATE_WRITE)) &&
 	    (x->ring.landed < x->ring.wr || (x->ring.has_final && !x->ring.final_landed)))
 		add(l, S_LAND, d);
 	if (!x->ring.dead && x->ring.late < x->ring.late_end)
@@ -162,7 +167,8 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 		add(l, S_RST_SEEN, d);
 	if (x->ring.dead && !x->path_told_rx)
 		add(l, S_PATH_RX, d);
-	if (w->cfg.fallback && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
+	if (w->cfg.fallback && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F &&
+	    e->ctl != CTL_NONE)
 		add(l, S_FALLBACK_RX, d);
 }
 
@@ -188,13 +194,14 @@ static void steps_end(const struct world *w, int i, struct list *l)
 		add(l, S_CONT, i);
 	if (!acts(e))
 		return;
-	if (e->qn && e->ctl == CTL_UP && (e->q[0].dir == i ? world_tx_free(w, i) : world_rx_free(w, 1 - i)))
+	if (e->qn && e->ctl == CTL_UP &&
+	    (e->q[0].dir == i ? world_tx_free(w, i) : world_rx_free(w, 1 - i)))
 		add(l, S_MESSAGE, i);
 	if (notice(w, i) && free)
 		add(l, S_CTL_NOTICE, i);
 	/* control went first, the peer died later: pidfd (shm) or queue pair (rdma) tells */
-	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T && !w->d[i].w_err &&
-	    ENV(PIDFD))
+	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T &&
+	    !w->d[i].w_err && ENV(PIDFD))
 		add(l, S_PEER_DEAD, i);
 	if (e->exec && on_tcp(w, i))
 		add(l, S_EXEC_DONE, i);
@@ -215,15 +222,16 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (c->full_close && willing(e) && w->d[i].tx.wr == c->n[i] && !w->d[i].w_err &&
 	    !w->d[1 - i].r_mid)
 		add(l, S_CLOSE_ALL, i);
-	if (c->bypass && cut_tx_on_ring(&w->d[i].tx) && world_tcp_room(w, i) > 0 && !w->d[i].w_closed &&
-	    !w->d[i].w_err && !w->d[i].tcp.rst && !w->e[1 - i].dead)
+	if (c->bypass && cut_tx_on_ring(&w->d[i].tx) && world_tcp_room(w, i) > 0 &&
+	    !w->d[i].w_closed && !w->d[i].w_err && !w->d[i].tcp.rst && !w->e[1 - i].dead)
 		add(l, S_BYPASS, i);
 	if (c->claim && !ENV(STRANGER) && w->d[i].tx.state == CUT_TX_T)
 		add(l, S_CLAIM, i);
-	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid && !w->d[i].w_mid)
+	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid &&
+	    !w->d[i].w_mid)
 		add(l, S_ABORT, i);
-	if (c->urgent && willing(e) && moved && !w->d[i].w_closed && !w->d[i].w_err && !w->d[i].w_mid && !w->d[i].w_sleep &&
-	    !w->d[i].measuring && !w->d[i].offer)
+	if (c->urgent && willing(e) && moved && !w->d[i].w_closed && !w->d[i].w_err &&
+	    !w->d[i].w_mid && !w->d[i].w_sleep && !w->d[i].measuring && !w->d[i].offer)
 		add(l, S_URGENT, i);
 }
 
@@ -397,7 +405,8 @@ static void do_exec_done(struct world *w, int i)
 	w->e[1 - i].ctl_closed = true;
 }
 
-/* TCP_INFO, SIOCOUTQ, TCP_INFO: what arrived was acked, what is on its way is queued, and FIN is counted as a byte. */
+/* TCP_INFO, SIOCOUTQ, TCP_INFO: what arrived was acked, what is on its way is queued, and FIN is
+ * counted as a byte. */
 static void do_measure(struct world *w, int d)
 {
 	struct dir *x = &w->d[d];
@@ -415,8 +424,8 @@ static void do_measure(struct world *w, int d)
 	world_tx(w, d, CUT_EV_EARNED, 0, 0);
 }
 
-/* write(2) that did not pass the wrappers. Where the byte belongs nobody can say: the connection is lost when it leaves the
- * ring, but until then nothing wrong may be read. */
+/* write(2) that did not pass the wrappers. Where the byte belongs nobody can say: the connection
+ * is lost when it leaves the ring, but until then nothing wrong may be read. */
 static void do_bypass(struct world *w, int d)
 {
 	struct tcp *t = &w->d[d].tcp;
@@ -427,7 +436,8 @@ static void do_bypass(struct world *w, int d)
 	w->d[d].owed = 0;
 }
 
-/* send(MSG_OOB): a byte that has a place in TCP's stream, but is not of it. It waits for the ring to be empty. */
+/* send(MSG_OOB): a byte that has a place in TCP's stream, but is not of it. It waits for the
+ * ring to be empty. */
 static void do_urgent(struct world *w, int i)
 {
 	w->cfg.urgent--;
@@ -460,11 +470,13 @@ static void do_false_room(struct world *w, int d)
 static void do_close_all(struct world *w, int i)
 {
 	struct dir *in = &w->d[1 - i];
-	bool unread = w->d[i].offer || in->tcp.rqn || (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
+	bool unread = w->d[i].offer || in->tcp.rqn ||
+		      (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
 
 	w->cfg.full_close--;
 	w->e[i].closed = true;
-	/* another thread's call sleeps in a read: it is woken, and finds that the number is not its own any more */
+	/* another thread's call sleeps in a read: it is woken, and finds that the number is not
+	 * its own any more */
 	in->r_foreign = in->r_sleep && !ENV(GONE_FD);
 	in->r_sleep = SLEEP_NO;
 	w->d[i].w_closed = true;
@@ -477,8 +489,8 @@ static void do_close_all(struct world *w, int i)
 	world_rx(w, 1 - i, CUT_EV_FALLBACK, 0, 0);
 }
 
-/* close() with SO_LINGER of 0 s: the kernel's RST, and nobody speaks for the stream any more. What has arrived, in TCP or
- * in the ring, stays readable. */
+/* close() with SO_LINGER of 0 s: the kernel's RST, and nobody speaks for the stream any more.
+ * What has arrived, in TCP or in the ring, stays readable. */
 static void do_abort(struct world *w, int i)
 {
 	struct dir *out = &w->d[i];

@@ -16,7 +16,8 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_RANGE] = "value out of range", [FAIL_ACTIONS] = "too many actions",
 	[FAIL_DELTA] = "stream and TCP offsets apart", [FAIL_BUSY] = "woken for nothing, for ever",
 	[FAIL_FOREIGN] = "bytes of a foreign file", [FAIL_STRANGER] = "a stranger got the bytes",
-	[FAIL_PEEK] = "a peek shows other bytes than a read", [FAIL_URGENT] = "the urgent byte is in another place",
+	[FAIL_PEEK] = "a peek shows other bytes than a read",
+		[FAIL_URGENT] = "the urgent byte is in another place",
 	[FAIL_STRAY] = "a transition that is not in the table",
 };
 
@@ -148,7 +149,8 @@ static void ctl_send(struct world *w, int d, int from, const struct cut_action *
 {
 	struct end *to = &w->e[1 - from];
 
-	if (w->e[from].ctl != CTL_UP || to->dead || to->aborted || to->ctl == CTL_NONE || to->ctl == CTL_DOWN)
+	if (w->e[from].ctl != CTL_UP || to->dead || to->aborted || to->ctl == CTL_NONE ||
+	    to->ctl == CTL_DOWN)
 		return;
 	if (to->qn == CTL_MAX) {
 		world_fail(w, FAIL_RANGE);
@@ -157,7 +159,8 @@ static void ctl_send(struct world *w, int d, int from, const struct cut_action *
 	to->q[to->qn++] = (struct ctl_msg){ d, a->msg, (uint8_t)a->epoch, (uint8_t)a->off };
 }
 
-/* The memory of the older epoch is used again. With rdma some of its WRITEs may still be on their way. */
+/* The memory of the older epoch is used again. With rdma some of its WRITEs may still be on
+ * their way. */
 static void open_ring(const struct world *w, struct ring *r, const struct cut_action *a)
 {
 	struct ring old = *r;
@@ -257,9 +260,11 @@ void world_check_delta(struct world *w)
 	for (int d = 0; d < 2; d++) {
 		const struct dir *x = &w->d[d];
 
-		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid && x->tx.wr - x->tx.delta != (uint64_t)(x->tcp.put - x->tcp.urg_put))
+		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid &&
+		    x->tx.wr - x->tx.delta != (uint64_t)(x->tcp.put - x->tcp.urg_put))
 			world_fail(w, FAIL_DELTA);
-		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst && x->rx.rd - x->rx.delta != (uint64_t)(x->tcp.taken - x->tcp.urg_taken))
+		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst &&
+		    x->rx.rd - x->rx.delta != (uint64_t)(x->tcp.taken - x->tcp.urg_taken))
 			world_fail(w, FAIL_DELTA);
 	}
 }
@@ -279,7 +284,8 @@ bool world_done(const struct world *w)
 			return false;
 		if (!x->r_eof && !x->r_err && !r->dead && !r->closed)
 			return false;
-		if (((s->exec || s->urgent || x->offer) && !s->dead && !x->w_err) || (s->shared && !s->dead))
+		if (((s->exec || s->urgent || x->offer) && !s->dead && !x->w_err) ||
+		    (s->shared && !s->dead))
 			return false;
 		/* a wish to fall back is always fulfilled */
 		if (live && !s->tcp_only && !r->tcp_only && x->tx.fallback)

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""compare.py DIR KNOWN ROUNDS PROGRAMS MODES - what the snippets printed in each mode against the bare run.
+"""compare.py DIR KNOWN ROUNDS PROGRAMS MODES - what the snippets printed in each mode against
+the bare run.
 
-DIR/MODE.PROGRAM holds lines "snippet: what"; a snippet's lines come ROUNDS times in the mode "forced". A mode that has a bare run
-of its own, DIR/bare-MODE.PROGRAM, is held against that. KNOWN has lines "MODE PROGRAM/SNIPPET reason"; MODE may be "*".
-Exit status 1: a difference that is not known, or nothing to compare."""
+DIR/MODE.PROGRAM holds lines "snippet: what"; a snippet's lines come ROUNDS times in the mode
+"forced". A mode that has a bare run of its own, DIR/bare-MODE.PROGRAM, is held against that.
+KNOWN has lines "MODE PROGRAM/SNIPPET reason"; MODE may be "*". Exit status 1: a difference that
+is not known, or nothing to compare."""
 import fnmatch
 import os
 import sys
@@ -37,7 +39,8 @@ def read_known():
 
 
 known = read_known()
-CUT = ("cut", "back", "thread", "signal", "fork")      # in these each connection is waited for until it is on a fast path
+# in these each connection is waited for until it is on a fast path
+CUT = ("cut", "back", "thread", "signal", "fork")
 bad = same = excused = 0
 uncut = {}
 for program in programs.split():
@@ -48,14 +51,17 @@ for program in programs.split():
     for where_run, bare in bares.items():
         for name, r in bare.items():
             for line in r[0]:
-                if any(w in line for w in (": HANGS", ": KILLED by", ": BROKEN", ": waited 5 s", " bytes arrive")):
+                if any(w in line for w in (": HANGS", ": KILLED by", ": BROKEN", ": waited 5 s",
+                                           " bytes arrive")):
                     print(f"FAILED: on the kernel alone ({where_run}): {line}")
                     bad += 1
     for mode in modes.split():
         bare = bares.get(mode, bares["bare"])
         here = runs(mode, program)
         if mode in CUT:
-            uncut[mode] = uncut.get(mode, 0) + sum("not on a fast path" in line for line in open(f"{where}/{mode}.{program}.err", errors="replace"))
+            uncut[mode] = uncut.get(mode, 0) + sum("not on a fast path" in line
+                                                   for line in open(f"{where}/{mode}.{program}.err",
+                                                       errors="replace"))
         for name, r in bare.items():
             want, got = r[0], here.get(name, [])
             times = rounds if mode == "forced" else 1
@@ -66,13 +72,15 @@ for program in programs.split():
             if not odd:
                 same += 1
                 continue
-            why = [k for k in known if fnmatch.fnmatchcase(mode, k[0]) and fnmatch.fnmatchcase(f"{program}/{name}", k[1])]
+            why = [k for k in known if fnmatch.fnmatchcase(mode, k[0])
+                   and fnmatch.fnmatchcase(f"{program}/{name}", k[1])]
             if why:
                 print(f"known: {mode} {program}/{name}: {why[0][2]}")
                 excused += 1
                 continue
             bad += 1
-            print(f"FAILED: {mode} {program}/{name}, {len(odd)} of {len(got)} runs; bare (<), here (>)")
+            print(f"FAILED: {mode} {program}/{name}, {len(odd)} of {len(got)} runs; bare (<), here "
+                  f"(>)")
             for i in range(max(len(want), len(odd[0]))):
                 w = want[i] if i < len(want) else "-"
                 g = odd[0][i] if i < len(odd[0]) else "-"

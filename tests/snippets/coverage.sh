@@ -1,6 +1,6 @@
 #!/bin/bash
-# coverage.sh: every row of shim/libc/calls.def is named by a snippet, and used in the source where it is named.
-# Environment: B build directory, CC.
+# coverage.sh: every row of shim/libc/calls.def is named by a snippet, and used in the source
+# where it is named. Environment: B build directory, CC.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -15,7 +15,8 @@ while read -r row; do
 	n=$((n + 1))
 	files=$(awk -v r="$row" '$1 == r { print $2 }' <<<"$named")
 	# shellcheck disable=SC2154
-	if [ -z "$files" ] && [[ " $newer " == *" $row "* ]]; then	# this machine's libc may lack it: apps/newer-libc
+	# this machine's libc may lack it: apps/newer-libc
+	if [ -z "$files" ] && [[ " $newer " == *" $row "* ]]; then
 		continue
 	fi
 	if [ -z "$files" ]; then
@@ -23,7 +24,8 @@ while read -r row; do
 		bad=1
 		continue
 	fi
-	# Beside the naming, and the list in the head, the call itself: outside of comments and of the head of a snippet.
+	# Beside the naming, and the list in the head, the call itself: outside of comments and of
+	# the head of a snippet.
 	# shellcheck disable=SC2086
 	sed -e '/^SNIPPET(/d; /^\t"[_a-zA-Z0-9 ]*")$/d; /^ \*/d' $files | grep -qw -- "$row" ||
 		{ echo "FAIL: $row is named but not called in" $files; bad=1; }

@@ -6,7 +6,8 @@
 
 static char t[256];
 
-#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, n_); } while (0)
+#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, n_); \
+	} while (0)
 
 SNIPPET(half_close, "shutdown send recv")
 {
@@ -315,8 +316,19 @@ SNIPPET(reset_wakes, "recv poll select")
 	say_so_error("it is", b);
 }
 
-static void fills(void) { while (send(b, buf, 65536, MSG_NOSIGNAL) > 0) ; tell("the sender: %s", strerrorname_np(errno)); }
-static void resets_late(void) { until_sleeps(main_tid); nap_us(50000); until_sleeps(main_tid); resets(); }
+static void fills(void)
+{
+	while (send(b, buf, 65536, MSG_NOSIGNAL) > 0)
+		;
+	tell("the sender: %s", strerrorname_np(errno));
+}
+static void resets_late(void)
+{
+	until_sleeps(main_tid);
+	nap_us(50000);
+	until_sleeps(main_tid);
+	resets();
+}
 SNIPPET(reset_wakes_sender, "send")
 {
 	pair();
@@ -418,7 +430,8 @@ SNIPPET(fin_each_phase, "shutdown close recv send")
 			send(y, "de", 2, 0);
 			r = recv(x, t, 2, MSG_WAITALL);
 			if (r != 2)
-				tell("%d: answer %zd %s", i, r, r < 0 ? strerrorname_np(errno) : "");
+				tell("%d: answer %zd %s", i, r,
+				     r < 0 ? strerrorname_np(errno) : "");
 			close(x);
 		}
 		close(y);
@@ -459,8 +472,9 @@ static void end_of_a(void)
 }
 
 /*
- * Who is told of the end finds all that comes before it: a read that gives less than it asked for is the last one. libuv takes a
- * hang-up after such a read for the end of the file (uv__stream_io() in src/unix/stream.c).
+ * Who is told of the end finds all that comes before it: a read that gives less than it asked
+ * for is the last one. libuv takes a hang-up after such a read for the end of the file
+ * (uv__stream_io() in src/unix/stream.c).
  */
 SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
 {
@@ -520,7 +534,8 @@ SNIPPET(end_alone_is_an_edge, "epoll_ctl epoll_wait shutdown close")
 	tell("lost: %d", lost);
 }
 
-/* A level stays, and holds what it says, also when the other end has gone while the last bytes are under way through TCP. */
+/* A level stays, and holds what it says, also when the other end has gone while the last bytes
+ * are under way through TCP. */
 SNIPPET(end_stays_told, "poll close recv")
 {
 	uint64_t end = now_ms() + 400;
@@ -544,7 +559,8 @@ SNIPPET(end_stays_told, "poll close recv")
 				last |= r < (long)sizeof(to);
 			} while (r > 0);
 			if (got != sent || r)
-				tell("%ld of %ld bytes, then %s", got, sent, r ? strerrorname_np(errno) : "the end");
+				tell("%ld of %ld bytes, then %s", got, sent,
+				     r ? strerrorname_np(errno) : "the end");
 		}
 		close(b);
 	} while (now_ms() < end);
@@ -562,7 +578,8 @@ static void *awaits_end(void *arg)
 	close(ep);
 	return arg;
 }
-/* Bytes that TCP has no room for yet when the end is known: another thread reads them, but not all. */
+/* Bytes that TCP has no room for yet when the end is known: another thread reads them, but not
+ * all. */
 SNIPPET(end_comes_behind_tcp, "epoll_wait shutdown recv")
 {
 	int small = LITTLE_ROOM, l;

@@ -9,7 +9,8 @@
 static char t[256];
 static int ep = -1;
 
-static const char *ep_bits(uint32_t e) { return poll_bits((int)(e & 0xffff)); }	/* the same numbers */
+/* the same numbers */
+static const char *ep_bits(uint32_t e) { return poll_bits((int)(e & 0xffff)); }
 
 static long add_to(int e, int fd, uint32_t events, uint64_t data)
 {
@@ -27,7 +28,8 @@ static long mod(int fd, uint32_t events, uint64_t data)
 
 static int by_data(const void *x, const void *y)
 {
-	uint64_t p = ((const struct epoll_event *)x)->data.u64, q = ((const struct epoll_event *)y)->data.u64;
+	uint64_t p = ((const struct epoll_event *)x)->data.u64,
+		 q = ((const struct epoll_event *)y)->data.u64;
 
 	return p < q ? -1 : p > q;
 }
@@ -45,8 +47,8 @@ static int look(const char *what, int e, int timeout)
 	}
 	qsort(ev, (size_t)n, sizeof(*ev), by_data);
 	for (int i = 0; i < n; i++)
-		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%d:%s", i ? " | " : "", (int)ev[i].data.u64,
-			 ep_bits(ev[i].events));
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%d:%s",
+			 i ? " | " : "", (int)ev[i].data.u64, ep_bits(ev[i].events));
 	tell("%s: %s", what, n ? line : "nothing");
 	return n;
 }
@@ -57,8 +59,9 @@ static void start(void)
 	ep = epoll_create1(0);
 }
 
-/* No edge is due. The kernel gives one for each chunk in which bytes arrive or are acknowledged; where the connection is cut and rewound at
- * random (jitter) a switch of paths may give one, too. Then it must say what is true, and no more than that. */
+/* No edge is due. The kernel gives one for each chunk in which bytes arrive or are acknowledged;
+ * where the connection is cut and rewound at random (jitter) a switch of paths may give one,
+ * too. Then it must say what is true, and no more than that. */
 static void no_edge(const char *what, int e, int fd, int timeout)
 {
 	struct epoll_event ev[16];
@@ -121,7 +124,8 @@ SNIPPET(epoll_edge, "epoll_ctl epoll_wait")
 	SAY("recv", recv(b, t, 10, 0));
 }
 
-/* A switch of paths may give an edge too many, never one too few: programs that read until EAGAIN see no difference. */
+/* A switch of paths may give an edge too many, never one too few: programs that read until
+ * EAGAIN see no difference. */
 SNIPPET(epoll_edge_drain, "epoll_ctl epoll_wait recv send")
 {
 	struct epoll_event ev;
@@ -293,7 +297,8 @@ SNIPPET(epoll_wakes, "epoll_wait epoll_pwait epoll_pwait2")
 SNIPPET(epoll_times, "epoll_wait epoll_pwait epoll_pwait2")
 {
 	struct epoll_event ev;
-	struct timespec ts = { 0, 50000000 }, us = { 0, 200000 }, bad = { 0, 1000000000 }, neg = { -1, 0 }, zero = { 0, 0 };
+	struct timespec ts = { 0, 50000000 }, us = { 0, 200000 }, bad = { 0, 1000000000 },
+		neg = { -1, 0 }, zero = { 0, 0 };
 	uint64_t t0;
 
 	start();
@@ -530,7 +535,8 @@ SNIPPET(epoll_closed_fd_passed, "epoll_wait close dup sendmsg")
 {
 	char space[CMSG_SPACE(sizeof(int))] = "";
 	struct iovec v = { "p", 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = space,
+			    .msg_controllen = sizeof space };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	int d, u[2];
 
@@ -604,7 +610,8 @@ SNIPPET(epoll_readd, "epoll_ctl epoll_wait")
 	look("in the end", ep, 0);
 }
 
-/* A descriptor that is removed and added again for each direction and message, as redis' event loop and libevent's do it. */
+/* A descriptor that is removed and added again for each direction and message, as redis' event
+ * loop and libevent's do it. */
 SNIPPET(epoll_remove_add, "epoll_ctl epoll_wait")
 {
 	struct epoll_event ev[4];

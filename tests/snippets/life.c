@@ -1,6 +1,7 @@
 /*
- * life.c - how a connection comes to be, and what it says of itself.
- * Calls: socket connect __connect listen accept accept4 shutdown bind getpeername getsockname bindresvport socketpair isfdtype
+ * life.c - how a connection comes to be, and what it says of itself. Calls: socket connect
+ * __connect listen accept accept4 shutdown bind getpeername getsockname bindresvport socketpair
+ * isfdtype
  */
 #include <limits.h>
 
@@ -11,7 +12,9 @@ SNIPPET(socket_kinds, "socket")
 	SAYV("TCP", socket(AF_INET, SOCK_STREAM, 0) >= 0);
 	SAYV("TCP by number", socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) >= 0);
 	SAYV("TCP6", socket(AF_INET6, SOCK_STREAM, 0) >= 0);
-	SAYV("flags", fcntl(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), F_GETFL) & O_NONBLOCK);
+	SAYV("flags",
+	     fcntl(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), F_GETFL) &
+		     O_NONBLOCK);
 	SAY("unknown family", socket(9999, SOCK_STREAM, 0));
 	SAY("negative family", socket(-1, SOCK_STREAM, 0));
 	SAY("unknown type", socket(AF_INET, 15, 0));
@@ -19,7 +22,8 @@ SNIPPET(socket_kinds, "socket")
 	SAY("unknown flag", socket(AF_INET, SOCK_STREAM | 0x10000000, 0));
 }
 
-/* connect() on what was accepted tells nothing new of it. Its own count of bytes has no SYN in it, as long as it lives. */
+/* connect() on what was accepted tells nothing new of it. Its own count of bytes has no SYN in
+ * it, as long as it lives. */
 SNIPPET(connect_accepted, "connect accept")
 {
 	struct sockaddr_in at;
@@ -113,7 +117,8 @@ SNIPPET(connect_async, "connect getsockopt poll")
 SNIPPET(connect_async_refused, "connect getsockopt poll recv send")
 {
 	struct sockaddr_in at;
-	int c = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), e = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int c = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0),
+	    e = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
 	close(listener_at(&at));
 	SAY("connect", connect(c, (void *)&at, sizeof(at)));
@@ -143,7 +148,9 @@ SNIPPET(connect_refused_input, "connect")
 	SAY("unknown family", connect(c, (void *)&at, sizeof(at)));
 	SAY("bad fd", connect(-1, (void *)&at, sizeof(at)));
 	SAY("a file", connect(open("/dev/null", O_RDONLY), (void *)&at, sizeof(at)));
-	at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_BROADCAST), .sin_port = htons(1) };
+	at = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_BROADCAST),
+					   .sin_port = htons(1) };
 	SAY("broadcast", connect(c, (void *)&at, sizeof(at)));
 }
 
@@ -196,11 +203,13 @@ SNIPPET(accept_forms, "accept accept4")
 
 	connect_to(&at);
 	d = accept4(s, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	tell("accept4: %d, O_NONBLOCK %d, FD_CLOEXEC %d", d >= 0, !!(fcntl(d, F_GETFL) & O_NONBLOCK), fcntl(d, F_GETFD));
+	tell("accept4: %d, O_NONBLOCK %d, FD_CLOEXEC %d", d >= 0,
+	     !!(fcntl(d, F_GETFL) & O_NONBLOCK), fcntl(d, F_GETFD));
 	SAY("and it does not wait", recv(d, buf, 1, 0));
 	connect_to(&at);
 	d = accept(s, NULL, NULL);
-	tell("accept: %d, O_NONBLOCK %d, FD_CLOEXEC %d", d >= 0, !!(fcntl(d, F_GETFL) & O_NONBLOCK), fcntl(d, F_GETFD));
+	tell("accept: %d, O_NONBLOCK %d, FD_CLOEXEC %d", d >= 0, !!(fcntl(d, F_GETFL) & O_NONBLOCK),
+	     fcntl(d, F_GETFD));
 	connect_to(&at);
 	l = 4;
 	memset(&big, 0, sizeof(big));
@@ -338,7 +347,8 @@ SNIPPET(ipv4_mapped_pair, "socket connect accept")
 	to.sin_port = at.sin6_port;
 	SAY("connect", connect(c, (void *)&to, sizeof(to)));
 	d = accept(s, (void *)&at, &l);
-	tell("length %u, family %d, mapped %d", l, at.sin6_family, IN6_IS_ADDR_V4MAPPED(&at.sin6_addr));
+	tell("length %u, family %d, mapped %d", l, at.sin6_family,
+	     IN6_IS_ADDR_V4MAPPED(&at.sin6_addr));
 	cut_wait(c);
 	alive("mapped", c, d);
 }
@@ -373,7 +383,8 @@ SNIPPET(names_of_kinds, "socketpair isfdtype getsockname getpeername")
 	l = (socklen_t)-1;
 	SAY("getsockname, negative", getsockname(a, (void *)&x, &l));
 	SAY("getsockname, bad fd", getsockname(-1, (void *)&x, &l));
-	SAY("getpeername, unconnected", (l = sizeof(x), getpeername(socket(AF_INET, SOCK_STREAM, 0), (void *)&x, &l)));
+	SAY("getpeername, unconnected",
+	    (l = sizeof(x), getpeername(socket(AF_INET, SOCK_STREAM, 0), (void *)&x, &l)));
 }
 
 SNIPPET(bindresvport_plain, "bindresvport bind")
@@ -401,7 +412,8 @@ SNIPPET(many_connections, "socket connect accept close")
 		x = connect_to(&at);
 		y = accept(l, NULL, NULL);
 		close(l);
-		if (send(x, "hello", 5, 0) == 5 && recv(y, buf, 5, MSG_WAITALL) == 5 && send(y, "you", 3, 0) == 3)
+		if (send(x, "hello", 5, 0) == 5 && recv(y, buf, 5, MSG_WAITALL) == 5 &&
+		    send(y, "you", 3, 0) == 3)
 			n += recv(x, buf, 3, MSG_WAITALL) == 3;
 		close(i & 1 ? x : y);
 		if (recv(i & 1 ? y : x, buf, 5, 0) != 0)

@@ -18,7 +18,10 @@ static int get(int fd, int level, int name)
 
 	return getsockopt(fd, level, name, &v, &l) ? -errno : v;
 }
-static long set(int fd, int level, int name, int v) { return setsockopt(fd, level, name, &v, sizeof(v)); }
+static long set(int fd, int level, int name, int v)
+{
+	return setsockopt(fd, level, name, &v, sizeof(v));
+}
 static void set_time(int fd, int name, int ms)
 {
 	struct timeval v = { ms / 1000, ms % 1000 * 1000 };
@@ -26,7 +29,8 @@ static void set_time(int fd, int name, int ms)
 	setsockopt(fd, SOL_SOCKET, name, &v, sizeof(v));
 }
 
-#define OPT(level, name, v) do { SAY(#name, set(a, level, name, v)); tell("now %d", get(a, level, name)); } while (0)
+#define OPT(level, name, v) do { SAY(#name, set(a, level, name, v)); \
+	tell("now %d", get(a, level, name)); } while (0)
 
 SNIPPET(opt_socket, "setsockopt getsockopt")
 {
@@ -97,7 +101,9 @@ SNIPPET(opt_refused, "setsockopt getsockopt")
 	SAY("get: unknown", getsockopt(a, SOL_SOCKET, 9999, &v, &l));
 	SAY("get: a file", getsockopt(open("/dev/null", O_RDONLY), SOL_SOCKET, SO_ERROR, &v, &l));
 	SAY("RCVTIMEO short", setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &v, sizeof(v)));
-	SAY("RCVTIMEO bad", ({ struct timeval tv = { 0, 2000000 }; setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)); }));
+	SAY("RCVTIMEO bad",
+	    ({ struct timeval tv = { 0, 2000000 }; setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv,
+							      sizeof(tv)); }));
 	SAY("LINGER short", setsockopt(a, SOL_SOCKET, SO_LINGER, &v, sizeof(v)));
 	alive("after all", a, b);
 }
@@ -156,7 +162,8 @@ SNIPPET(timeo_new, "setsockopt getsockopt recv send")
 	tell("taken back: %ld %ld", (long)tv.tv_sec, (long)tv.tv_usec);
 }
 
-/* Times of arrival are the kernel's alone, by either number. It needs a moment until it takes them. */
+/* Times of arrival are the kernel's alone, by either number. It needs a moment until it takes
+ * them. */
 SNIPPET(timestamps_new, "setsockopt recvmsg")
 {
 	static const int names[] = { SO_TIMESTAMP_OLD, SO_TIMESTAMP_NEW,
@@ -170,7 +177,8 @@ SNIPPET(timestamps_new, "setsockopt recvmsg")
 
 		pair();
 		SAY("set", setsockopt(b, SOL_SOCKET, names[i], &one, sizeof(one)));
-		for (uint64_t end = now_ms() + 5000; !m.msg_controllen && now_ms() < end; nap_us(500)) {
+		for (uint64_t end = now_ms() + 5000; !m.msg_controllen && now_ms() < end;
+		     nap_us(500)) {
 			send(a, "when", 4, 0);
 			m.msg_controllen = sizeof(u);
 			if (recvmsg(b, &m, 0) != 4)
@@ -199,7 +207,9 @@ SNIPPET(rcvtimeo_in_time, "setsockopt recv")
 /* Longer than microseconds, nanoseconds or jiffies can tell, and shorter than nothing. */
 SNIPPET(timeo_extremes, "setsockopt recv send")
 {
-	static const long secs[] = { LONG_MAX, LONG_MAX / 1000, LONG_MAX / 1000000, LONG_MAX / 1000000000 + 1, 20000000000, 4000000000, 2147483648 };
+	static const long secs[] = { LONG_MAX, LONG_MAX / 1000, LONG_MAX / 1000000,
+				     LONG_MAX / 1000000000 + 1, 20000000000, 4000000000,
+					     2147483648 };
 	struct timeval tv = { 0 };
 
 	for (unsigned i = 0; i < sizeof secs / sizeof *secs; i++) {
@@ -263,7 +273,8 @@ SNIPPET(sndtimeo, "setsockopt send")
 	SAY("and now", send(a, "x", 1, 0));
 }
 
-static void sends_more(void) { send(a, "6789012345", 10, 0); }	/* less would not wake a reader that has taken some */
+/* less would not wake a reader that has taken some */
+static void sends_more(void) { send(a, "6789012345", 10, 0); }
 SNIPPET(rcvlowat, "setsockopt recv poll")
 {
 	pair();
@@ -349,7 +360,11 @@ SNIPPET(tcp_info, "getsockopt shutdown")
 	recv(b, t, 1, 0);
 	SAY("after data", tcp_state(b));
 	tell("TCP_MAXSEG sane: %d", get(a, IPPROTO_TCP, TCP_MAXSEG) > 500);
-	tell("congestion: %d", ({ char c[32]; l = sizeof(c); getsockopt(a, IPPROTO_TCP, TCP_CONGESTION, c, &l) == 0; }));
+	tell("congestion: %d", ({
+		     char c[32];
+		     l = sizeof(c);
+		     getsockopt(a, IPPROTO_TCP, TCP_CONGESTION, c, &l) == 0;
+	     }));
 	SAY("unconnected", tcp_state(socket(AF_INET, SOCK_STREAM, 0)));
 }
 
@@ -388,7 +403,8 @@ SNIPPET(siocoutq, "ioctl send")
 	SAY("nothing", count(a, SIOCOUTQ));
 	SAY("not sent", count(a, SIOCOUTQNSD));
 	put(a, b, "hello");
-	for (int i = 0; i < 2000 && jitter && count(a, SIOCOUTQ); i++)	/* the kernel's acknowledgement */
+	/* the kernel's acknowledgement */
+	for (int i = 0; i < 2000 && jitter && count(a, SIOCOUTQ); i++)
 		nap_us(1000);
 	recv(b, t, 10, 0);
 	for (int i = 0; i < 2000 && count(a, SIOCOUTQ); i++)
@@ -401,7 +417,10 @@ SNIPPET(siocatmark, "ioctl")
 {
 	pair();
 	SAY("SIOCATMARK", count(b, SIOCATMARK));
-	SAY("on a listener: FIONREAD", ({ struct sockaddr_in at; count(listener_at(&at), FIONREAD); }));
+	SAY("on a listener: FIONREAD", ({
+		    struct sockaddr_in at;
+		    count(listener_at(&at), FIONREAD);
+	    }));
 	SAY("unconnected: FIONREAD", count(socket(AF_INET, SOCK_STREAM, 0), FIONREAD));
 	SAY("unconnected: SIOCOUTQ", count(socket(AF_INET, SOCK_STREAM, 0), SIOCOUTQ));
 	SAY("bad fd", count(-1, FIONREAD));
@@ -496,7 +515,8 @@ SNIPPET(zerocopy, "setsockopt send recvmsg")
 	SAY("error queue", recvmsg(a, &m, MSG_ERRQUEUE));
 	tell("flags %#x", (unsigned)m.msg_flags);
 	e = (void *)CMSG_DATA(CMSG_FIRSTHDR(&m));
-	tell("level %d type %d origin %d info %u data %u", u.h.cmsg_level, u.h.cmsg_type, e->ee_origin, e->ee_info, e->ee_data);
+	tell("level %d type %d origin %d info %u data %u", u.h.cmsg_level, u.h.cmsg_type,
+	     e->ee_origin, e->ee_info, e->ee_data);
 	m.msg_controllen = sizeof(u);
 	SAY("empty", recvmsg(a, &m, MSG_ERRQUEUE));
 	alive("after", a, b);
@@ -506,11 +526,13 @@ SNIPPET(timestamps, "setsockopt recvmsg")
 {
 	union { char c[256]; struct cmsghdr h; } u;
 	struct iovec v = { t, 5 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u) };
 
 	pair();
 	SAY("SO_TIMESTAMPNS", set(b, SOL_SOCKET, SO_TIMESTAMPNS, 1));
-	for (int i = 0; i < 500; i++) {		/* the kernel begins to stamp when it gets round to it */
+	/* the kernel begins to stamp when it gets round to it */
+	for (int i = 0; i < 500; i++) {
 		put(a, b, "stamp");
 		m.msg_controllen = sizeof(u);
 		if (recvmsg(b, &m, 0) != 5 || m.msg_controllen)
@@ -552,9 +574,15 @@ SNIPPET(tcp_ulp, "setsockopt")
 {
 	pair();
 	SAY("no such", setsockopt(a, IPPROTO_TCP, TCP_ULP, "nosuch", 6));
-	SAY("a filter that lets all pass", ({ struct { uint16_t c; uint8_t jt, jf; uint32_t k; } f = { 6, 0, 0, 0xffffffff };
-		struct { unsigned short n; void *p; } g = { 1, &f }; setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &g, sizeof(g)); }));
+	SAY("a filter that lets all pass",
+	    ({ struct { uint16_t c; uint8_t jt, jf; uint32_t k; } f = { 6, 0, 0, 0xffffffff };
+		struct { unsigned short n; void *p; } g = { 1, &f };
+		setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &g, sizeof(g)); }));
 	SAY("detach", set(a, SOL_SOCKET, SO_DETACH_FILTER, 0));
-	SAY("TCP_ZEROCOPY_RECEIVE", ({ char z[64] = ""; socklen_t l = 40; getsockopt(a, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, z, &l); }));
+	SAY("TCP_ZEROCOPY_RECEIVE", ({
+		    char z[64] = "";
+		    socklen_t l = 40;
+		    getsockopt(a, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, z, &l);
+	    }));
 	alive("after", a, b);
 }

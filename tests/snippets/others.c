@@ -1,7 +1,9 @@
 /*
- * others.c - calls of libc that are left alone, on connections: positions, message queues of another age, libc's own sockets.
- * Calls: pread pread64 __pread64 __pread_chk __pread64_chk pwrite pwrite64 __pwrite64 preadv preadv64 pwritev pwritev64 readahead
- *        copy_file_range process_vm_readv process_vm_writev eventfd_read eventfd_write getmsg putmsg isastream fattach
+ * others.c - calls of libc that are left alone, on connections: positions, message queues of
+ * another age, libc's own sockets. Calls: pread pread64 __pread64 __pread_chk __pread64_chk
+ * pwrite pwrite64 __pwrite64 preadv preadv64 pwritev pwritev64 readahead
+ *        copy_file_range process_vm_readv process_vm_writev eventfd_read eventfd_write getmsg
+ *        putmsg isastream fattach
  *        forkpty login_tty rcmd rcmd_af rexec rexec_af res_send res_nsend closelog
  */
 #include <arpa/nameser.h>
@@ -17,7 +19,8 @@
 
 static char t[512];
 
-SNIPPET(no_positions, "pread pread64 __pread64 __pread_chk __pread64_chk pwrite pwrite64 __pwrite64 preadv preadv64 pwritev pwritev64")
+SNIPPET(no_positions, "pread pread64 __pread64 __pread_chk __pread64_chk pwrite pwrite64 "
+		      "__pwrite64 preadv preadv64 pwritev pwritev64")
 {
 	struct iovec v = { t, 5 };
 
@@ -26,8 +29,10 @@ SNIPPET(no_positions, "pread pread64 __pread64 __pread_chk __pread64_chk pwrite 
 	SAY("pread", pread(b, t, 5, 0));
 	SAY("pread64", pread64(b, t, 5, 0));
 	SAY("__pread64", SYM(__pread64, pread64)(b, t, 5, 0));
-	SAY("__pread_chk", ((ssize_t (*)(int, void *, size_t, off_t, size_t))symbol("__pread_chk"))(b, t, 5, 0, sizeof(t)));
-	SAY("__pread64_chk", ((ssize_t (*)(int, void *, size_t, off_t, size_t))symbol("__pread64_chk"))(b, t, 5, 0, sizeof(t)));
+	SAY("__pread_chk", ((ssize_t(*)(int, void *, size_t, off_t, size_t))symbol("__pread_chk"))(
+				   b, t, 5, 0, sizeof(t)));
+	SAY("__pread64_chk", ((ssize_t(*)(int, void *, size_t, off_t, size_t))symbol(
+				     "__pread64_chk"))(b, t, 5, 0, sizeof(t)));
 	SAY("pwrite", pwrite(a, t, 5, 0));
 	SAY("pwrite64", pwrite64(a, t, 5, 0));
 	SAY("__pwrite64", SYM(__pwrite64, pwrite64)(a, t, 5, 0));
@@ -76,7 +81,8 @@ SNIPPET(streams_of_old, "getmsg putmsg isastream fattach")
 
 	pair();
 	for (int i = 0; i < 4; i++) {
-		int (*fn)(int, void *, void *, int) = (int (*)(int, void *, void *, int))dlvsym(RTLD_DEFAULT, name[i], "GLIBC_2.2.5");
+		int (*fn)(int, void *, void *, int) = (int (*)(int, void *, void *, int))dlvsym(
+			RTLD_DEFAULT, name[i], "GLIBC_2.2.5");
 
 		if (fn)
 			SAYV(name[i], fn(a, NULL, NULL, 0));
@@ -92,7 +98,15 @@ SNIPPET(ptys, "forkpty login_tty")
 	pid_t p;
 
 	pair();
-	SAY("login_tty of a stream", ({ pid_t c; fflush(stdout); c = fork(); if (!c) _exit(login_tty(a) ? 5 : 6); say_end("child", c); 0; }));
+	SAY("login_tty of a stream", ({
+		    pid_t c;
+		    fflush(stdout);
+		    c = fork();
+		    if (!c)
+			    _exit(login_tty(a) ? 5 : 6);
+		    say_end("child", c);
+		    0;
+	    }));
 	fflush(stdout);
 	p = forkpty(&m, NULL, NULL, NULL);
 	if (!p) {
@@ -158,7 +172,8 @@ SNIPPET(remote_shell, "rcmd rcmd_af rexec rexec_af")
 	pthread_join(server_thread, NULL);
 	h = host;
 	serve(old_server);
-	answer_of("rcmd_af", rcmd_af(&h, where.sin_port, "me", "you", "command by rcmd_af", NULL, AF_INET));
+	answer_of("rcmd_af",
+		  rcmd_af(&h, where.sin_port, "me", "you", "command by rcmd_af", NULL, AF_INET));
 	pthread_join(server_thread, NULL);
 	h = host;
 	serve(old_server);
@@ -166,7 +181,8 @@ SNIPPET(remote_shell, "rcmd rcmd_af rexec rexec_af")
 	pthread_join(server_thread, NULL);
 	h = host;
 	serve(old_server);
-	answer_of("rexec_af", rexec_af(&h, where.sin_port, "me", "secret", "command by rexec_af", NULL, AF_INET));
+	answer_of("rexec_af", rexec_af(&h, where.sin_port, "me", "secret", "command by rexec_af",
+				       NULL, AF_INET));
 	pthread_join(server_thread, NULL);
 	alive("after", a, b);
 }
@@ -201,7 +217,8 @@ SNIPPET(resolver, "res_send res_nsend __res_send __res_nsend __res_nclose")
 	_res.options |= RES_USEVC | RES_STAYOPEN;
 	_res.retrans = 2;
 	_res.retry = 1;
-	n = res_mkquery(ns_o_query, "example.invalid", ns_c_in, ns_t_a, NULL, 0, NULL, q, sizeof(q));
+	n = res_mkquery(ns_o_query, "example.invalid", ns_c_in, ns_t_a, NULL, 0, NULL, q,
+			sizeof(q));
 	tell("question %d", n);
 	SAYV("res_send", res_send(q, n, ans, sizeof(ans)));
 	SAYV("res_nsend", res_nsend(&_res, q, n, ans, sizeof(ans)));

@@ -21,8 +21,8 @@ static char **with_preload(bool with)
 	return env;
 }
 
-/* This program again, as "PROGRAM child HOW FD": it gets a connection over the socket FD, or FD is one, and answers each line
- * in capitals until the end. */
+/* This program again, as "PROGRAM child HOW FD": it gets a connection over the socket FD, or FD
+ * is one, and answers each line in capitals until the end. */
 static int answers(int argc, char **argv)
 {
 	int fd = argc > 3 ? atoi(argv[3]) : -1;

@@ -107,7 +107,8 @@ SNIPPET(poll_times, "poll ppoll select pselect")
 	t0 = now_ms();
 	SAY("select", select(b + 1, &r, NULL, NULL, &tv));
 	say_time("select", t0, 50);
-	tell("set cleared %d, time left %ld.%ld", !FD_ISSET(b, &r), (long)tv.tv_sec, (long)tv.tv_usec);
+	tell("set cleared %d, time left %ld.%ld", !FD_ISSET(b, &r), (long)tv.tv_sec,
+	     (long)tv.tv_usec);
 	FD_SET(b, &r);
 	t0 = now_ms();
 	SAY("pselect", pselect(b + 1, &r, NULL, NULL, &ts, NULL));
@@ -236,7 +237,8 @@ SNIPPET(select_plain, "select __select")
 	FD_SET(a, &r); FD_SET(b, &r); FD_SET(a, &w); FD_SET(b, &x);
 	put(a, b, "x");
 	SAY("select", select(b + 1, &r, &w, &x, &zero));
-	tell("read %d %d write %d except %d", FD_ISSET(a, &r), FD_ISSET(b, &r), FD_ISSET(a, &w), FD_ISSET(b, &x));
+	tell("read %d %d write %d except %d", FD_ISSET(a, &r), FD_ISSET(b, &r), FD_ISSET(a, &w),
+	     FD_ISSET(b, &x));
 	FD_SET(b, &r);
 	SAY("__select", SYM(__select, select)(b + 1, &r, NULL, NULL, NULL));
 	SAY("no sets", select(0, NULL, NULL, NULL, &zero));
@@ -421,7 +423,8 @@ SNIPPET(poll_closed_by_another, "poll close")
 {
 	struct pollfd p = { .events = POLLIN };
 
-	/* on Linux the poll goes on; that it ends, and that the peer gets its end, is what counts */
+	/* on Linux the poll goes on; that it ends, and that the peer gets its end, is what
+	 * counts */
 	pair();
 	p.fd = b;
 	when_blocked(closes_it);
@@ -463,7 +466,8 @@ SNIPPET(levels_hold, "poll select ioctl recv")
 
 	pair();
 	while (now_ms() < end) {
-		struct pollfd in = { .fd = b, .events = POLLIN }, out = { .fd = a, .events = POLLOUT };
+		struct pollfd in = { .fd = b, .events = POLLIN }, out = { .fd = a,
+			.events = POLLOUT };
 		int q;
 
 		send(a, "xyz", 3, 0);
@@ -484,11 +488,12 @@ SNIPPET(levels_hold, "poll select ioctl recv")
 		}
 		recv(b, t, 3, MSG_WAITALL);
 	}
-	tell("missed: poll %ld, select %ld, FIONREAD %ld, peek %ld; OUT: poll %ld, select %ld", missed.poll, missed.select, missed.count,
-	     missed.peek, missed.out, missed.select_out);
+	tell("missed: poll %ld, select %ld, FIONREAD %ld, peek %ld; OUT: poll %ld, select %ld",
+	     missed.poll, missed.select, missed.count, missed.peek, missed.out, missed.select_out);
 }
 
-/* Whoever asks before each send, and so never sees EAGAIN: nobody reads, and TCP's buffers take more than a ring. 0: not writable for so long. */
+/* Whoever asks before each send, and so never sees EAGAIN: nobody reads, and TCP's buffers take
+ * more than a ring. 0: not writable for so long. */
 static int writable_by(int how, int ep, int ms)
 {
 	struct pollfd p = { .fd = a, .events = POLLOUT };
@@ -524,7 +529,8 @@ SNIPPET(writable_to_the_end, "poll select epoll_wait send")
 			if (!ms)
 				usleep(1000);
 		}
-		tell("%s%s: %s", names[how % 3], ms ? "" : " without waiting", n >= 2000000 ? "two megabytes" : "less");
+		tell("%s%s: %s", names[how % 3], ms ? "" : " without waiting",
+		     n >= 2000000 ? "two megabytes" : "less");
 		while (n > 0)
 			n -= recv(b, t, n < (long)sizeof(t) ? (size_t)n : sizeof(t), 0);
 		close(a);

@@ -109,7 +109,8 @@ static void shows(const char *what)
 	FD_ZERO(&set);
 	FD_SET(b, &set);
 	epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev);
-	tell("%s: poll %d, epoll %d, select %d", what, poll(&p, 1, 0), epoll_wait(ep, &ev, 1, 0), select(b + 1, &set, NULL, NULL, &none));
+	tell("%s: poll %d, epoll %d, select %d", what, poll(&p, 1, 0), epoll_wait(ep, &ev, 1, 0),
+	     select(b + 1, &set, NULL, NULL, &none));
 	ioctl(b, FIONREAD, &q);
 	tell("%s: FIONREAD %d", what, q);
 	close(ep);
@@ -144,9 +145,13 @@ static void child_takes_all(bool lent)
 }
 
 SNIPPET(fork_child_takes_all, "fork poll select epoll_wait ioctl") { child_takes_all(false); }
-SNIPPET(spawn_child_takes_all, "posix_spawn poll select epoll_wait ioctl") { child_takes_all(true); }
+SNIPPET(spawn_child_takes_all, "posix_spawn poll select epoll_wait ioctl")
+{
+	child_takes_all(true);
+}
 
-/* The peer forks, its child goes on with the connection: what was read is gone, and who asks for more need not sleep to hear so. */
+/* The peer forks, its child goes on with the connection: what was read is gone, and who asks for
+ * more need not sleep to hear so. */
 static void hands_on(void)
 {
 	send(a, "xyz", 3, 0);
@@ -180,7 +185,8 @@ SNIPPET(fork_peer_hands_on, "fork close ioctl")
 	say_end("peer", p);
 }
 
-/* The peer's child goes on when the peer has closed and ended, and nobody has taken note of its end. */
+/* The peer's child goes on when the peer has closed and ended, and nobody has taken note of its
+ * end. */
 static void leaves_child(void)
 {
 	pid_t me = getpid();
@@ -367,7 +373,8 @@ SNIPPET(clone_plain, "clone __clone")
 	fflush(stdout);
 	p = clone(cloned, stack + sizeof(stack), SIGCHLD, NULL);
 	say_end("clone", p);
-	p = ((int (*)(int (*)(void *), void *, int, void *, ...))symbol("__clone"))(cloned, stack + sizeof(stack), SIGCHLD, NULL);
+	p = ((int (*)(int (*)(void *), void *, int, void *, ...))symbol("__clone"))(
+		cloned, stack + sizeof(stack), SIGCHLD, NULL);
 	say_end("__clone", p);
 	alive("after", a, b);
 }
@@ -449,7 +456,10 @@ static void exec_by(const char *what, int how)
 		case 5: execlp("sh", "sh", "-c", sh[2], NULL); break;
 		case 6: execle("/bin/sh", "sh", "-c", sh[2], NULL, environ); break;
 		case 7: f = open("/bin/sh", O_RDONLY | O_CLOEXEC); fexecve(f, sh, environ); break;
-		case 8: f = open("/bin", O_RDONLY | O_CLOEXEC); execveat(f, "sh", sh, environ, 0); break;
+		case 8:
+			f = open("/bin", O_RDONLY | O_CLOEXEC);
+			execveat(f, "sh", sh, environ, 0);
+			break;
 		}
 		_exit(99);
 	}
@@ -561,7 +571,8 @@ static void spawn_by(const char *what, bool search)
 	posix_spawn_file_actions_adddup2(&fa, b, 1);
 	put(a, b, "one\n");
 	fflush(stdout);
-	SAY(what, search ? posix_spawnp(&p, "sh", &fa, NULL, sh, environ) : posix_spawn(&p, "/bin/sh", &fa, NULL, sh, environ));
+	SAY(what, search ? posix_spawnp(&p, "sh", &fa, NULL, sh, environ)
+			 : posix_spawn(&p, "/bin/sh", &fa, NULL, sh, environ));
 	posix_spawn_file_actions_destroy(&fa);
 	SAY("answer", recv(a, t, 8, MSG_WAITALL));
 	send(a, "two\n", 4, 0);
@@ -570,7 +581,11 @@ static void spawn_by(const char *what, bool search)
 	say_end("shell", p);
 	alive("after", a, b);
 }
-SNIPPET(spawn_plain, "posix_spawn posix_spawn_file_actions_init posix_spawn_file_actions_destroy posix_spawn_file_actions_adddup2") { spawn_by("posix_spawn", false); }
+SNIPPET(spawn_plain, "posix_spawn posix_spawn_file_actions_init posix_spawn_file_actions_destroy "
+		     "posix_spawn_file_actions_adddup2")
+{
+	spawn_by("posix_spawn", false);
+}
 SNIPPET(spawn_search, "posix_spawnp") { spawn_by("posix_spawnp", true); }
 SNIPPET(spawn_fails, "posix_spawn posix_spawnp")
 {
@@ -665,7 +680,8 @@ SNIPPET(syscall_data, "syscall")
 	alive("after", a, b);
 }
 
-/* An io_uring of one entry at a time: the kernel moves the bytes without a call that could be seen. */
+/* An io_uring of one entry at a time: the kernel moves the bytes without a call that could be
+ * seen. */
 struct uring {
 	int fd;
 	struct io_uring_params p;
@@ -684,13 +700,15 @@ static void uring_open(struct uring *u)
 		return;
 	u->ring = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, u->fd, IORING_OFF_SQ_RING);
 	u->sqe = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, u->fd, IORING_OFF_SQES);
-	if (u->ring == MAP_FAILED || u->sqe == MAP_FAILED || !(u->p.features & IORING_FEAT_SINGLE_MMAP))
+	if (u->ring == MAP_FAILED || u->sqe == MAP_FAILED ||
+	    !(u->p.features & IORING_FEAT_SINGLE_MMAP))
 		die("io_uring");
 }
 
 static int uring_do(struct uring *u, int op, int fd, void *p, unsigned n)
 {
-	_Atomic unsigned *sq = (void *)(u->ring + u->p.sq_off.tail), *cq = (void *)(u->ring + u->p.cq_off.head);
+	_Atomic unsigned *sq = (void *)(u->ring + u->p.sq_off.tail),
+			 *cq = (void *)(u->ring + u->p.cq_off.head);
 	unsigned at = atomic_load(sq) & *(unsigned *)(u->ring + u->p.sq_off.ring_mask);
 	struct io_uring_cqe *e = (void *)(u->ring + u->p.cq_off.cqes);
 	int r;
@@ -781,11 +799,13 @@ SNIPPET(io_uring_registered_ring, "syscall")
 	if (u.fd < 0)
 		return;
 	self.data = (uint64_t)u.fd;
-	SAY("register the ring", syscall(SYS_io_uring_register, u.fd, 20 /* IORING_REGISTER_RING_FDS */, &self, 1));
+	SAY("register the ring",
+	    syscall(SYS_io_uring_register, u.fd, 20 /* IORING_REGISTER_RING_FDS */, &self, 1));
 	pair();
 	alive("cut", a, b);
 	put(a, b, "by send(2)");
-	SAY("register by it", syscall(SYS_io_uring_register, self.offset, IORING_REGISTER_FILES | 1u << 31, &a, 1));
+	SAY("register by it",
+	    syscall(SYS_io_uring_register, self.offset, IORING_REGISTER_FILES | 1u << 31, &a, 1));
 	uring_by_table(&u);
 }
 
@@ -795,7 +815,11 @@ static void uring_epoll(struct uring *u, int ep, int op, int fd, struct epoll_ev
 
 	u->off = (uint64_t)fd;
 	r = uring_do(u, IORING_OP_EPOLL_CTL, ep, e, (unsigned)op);
-	tell("%s: %s", op == EPOLL_CTL_ADD ? "add" : op == EPOLL_CTL_MOD ? "mod" : "del", r ? strerrorname_np(-r) : "ok");
+	tell("%s: %s",
+	     op == EPOLL_CTL_ADD   ? "add"
+	     : op == EPOLL_CTL_MOD ? "mod"
+				   : "del",
+	     r ? strerrorname_np(-r) : "ok");
 	u->off = 0;
 }
 
@@ -804,10 +828,12 @@ static void tell_ready(const char *what, int ep)
 	struct epoll_event e = { 0 };
 	int n = epoll_wait(ep, &e, 1, 2000);
 
-	tell("%s: %d, %lx, %s%s", what, n, (unsigned long)e.data.u64, e.events & EPOLLIN ? "in " : "", e.events & EPOLLOUT ? "out" : "");
+	tell("%s: %d, %lx, %s%s", what, n, (unsigned long)e.data.u64,
+	     e.events & EPOLLIN ? "in " : "", e.events & EPOLLOUT ? "out" : "");
 }
 
-/* As libuv does it: what changes in an epoll instance goes by a ring. The connection is cut over all the same, see apps/uring. */
+/* As libuv does it: what changes in an epoll instance goes by a ring. The connection is cut over
+ * all the same, see apps/uring. */
 SNIPPET(io_uring_epoll, "syscall")
 {
 	int ep = epoll_create1(EPOLL_CLOEXEC), fds[2];
@@ -858,21 +884,31 @@ SNIPPET(io_uring_epoll_linked, "syscall")
 	pair();
 	alive("cut", a, b);
 	for (int fails = 0; fails < 2; fails++) {
-		_Atomic unsigned *sq = (void *)(u.ring + u.p.sq_off.tail), *cq = (void *)(u.ring + u.p.cq_off.head);
-		unsigned at = atomic_load(sq), mask = *(unsigned *)(u.ring + u.p.sq_off.ring_mask), *array = (void *)(u.ring + u.p.sq_off.array);
+		_Atomic unsigned *sq = (void *)(u.ring + u.p.sq_off.tail),
+				 *cq = (void *)(u.ring + u.p.cq_off.head);
+		unsigned at = atomic_load(sq), mask = *(unsigned *)(u.ring + u.p.sq_off.ring_mask),
+			 *array = (void *)(u.ring + u.p.sq_off.array);
 		struct io_uring_cqe *c = (void *)(u.ring + u.p.cq_off.cqes);
 
 		if (pipe(none))
 			die("pipe");
-		u.sqe[at & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE, .fd = fails ? -1 : none[1], .addr = (uintptr_t)t, .len = 1, .flags = IOSQE_IO_LINK };
-		u.sqe[(at + 1) & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_EPOLL_CTL, .fd = ep, .addr = (uintptr_t)&e, .len = fails ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+		u.sqe[at & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE,
+							  .fd = fails ? -1 : none[1],
+								  .addr = (uintptr_t)t, .len = 1,
+									  .flags = IOSQE_IO_LINK };
+		u.sqe[(at + 1) & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_EPOLL_CTL,
+								.fd = ep, .addr = (uintptr_t)&e,
+									.len = fails ? EPOLL_CTL_MOD
+										: EPOLL_CTL_ADD,
 			.off = (uint64_t)b };
 		array[at & mask] = at & mask;
 		array[(at + 1) & mask] = (at + 1) & mask;
 		atomic_fetch_add(sq, 2);
-		SAY("both", syscall(SYS_io_uring_enter, u.fd, 2, 2, IORING_ENTER_GETEVENTS, NULL, 0));
+		SAY("both",
+		    syscall(SYS_io_uring_enter, u.fd, 2, 2, IORING_ENTER_GETEVENTS, NULL, 0));
 		for (int i = 0; i < 2; i++, atomic_fetch_add(cq, 1)) {
-			int r = c[atomic_load(cq) & *(unsigned *)(u.ring + u.p.cq_off.ring_mask)].res;
+			int r = c[atomic_load(cq) & *(unsigned *)(u.ring + u.p.cq_off.ring_mask)]
+					.res;
 
 			tell("%s", r < 0 ? strerrorname_np(-r) : "done");
 		}
@@ -965,7 +1001,8 @@ SNIPPET(rights_after, "capset prctl syscall")
 	alive("after", a, b);
 }
 
-/* The kernel refuses a user namespace to a process with several threads, and a mount namespace to one that shares its directory. */
+/* The kernel refuses a user namespace to a process with several threads, and a mount namespace
+ * to one that shares its directory. */
 SNIPPET(unshare_after, "unshare setns")
 {
 	int mnt = open("/proc/self/ns/mnt", O_RDONLY), net = open("/proc/self/ns/net", O_RDONLY);

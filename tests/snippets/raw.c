@@ -1,6 +1,6 @@
 /*
- * raw.c - system calls on a stream by libc's syscall(), mixed with the same calls by name: the bytes come in one order.
- * Calls: syscall
+ * raw.c - system calls on a stream by libc's syscall(), mixed with the same calls by name: the
+ * bytes come in one order. Calls: syscall
  */
 #include <sched.h>
 #include <sys/sendfile.h>
@@ -9,7 +9,8 @@
 
 static char t[256];
 
-#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, n_ < 200 ? n_ : 200); } while (0)
+#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, \
+	n_ < 200 ? n_ : 200); } while (0)
 
 /* A word by name before and after one by the number, which must come in between. */
 #define BETWEEN(what, call, n) do { \
@@ -144,7 +145,8 @@ SNIPPET(raw_numbers, "syscall")
 	SAY("closed", recv(b, t, 10, 0));
 }
 
-/* What a program of its own system calls does: fork past libc, and a connection made by numbers alone. */
+/* What a program of its own system calls does: fork past libc, and a connection made by numbers
+ * alone. */
 SNIPPET(raw_life, "syscall")
 {
 	struct sockaddr_in at;
@@ -164,7 +166,10 @@ SNIPPET(raw_life, "syscall")
 	b = accept(s, NULL, NULL);
 	SAY("getpeername", getpeername(a, (void *)&at, &l));
 	for (int i = 0; i < 20; i++)
-		nap_us(i < 19 && send(a, "x", 1, 0) == 1 && recv(b, t, 1, 0) == 1 && send(b, "y", 1, 0) == 1 && recv(a, t, 1, 0) == 1 ? 500 : 1);
+		nap_us(i < 19 && send(a, "x", 1, 0) == 1 && recv(b, t, 1, 0) == 1 &&
+				       send(b, "y", 1, 0) == 1 && recv(a, t, 1, 0) == 1
+			       ? 500
+			       : 1);
 	alive("connected by its number", a, b);
 }
 
@@ -180,7 +185,8 @@ SNIPPET(raw_garbage, "syscall")
 
 	pair();
 	BETWEEN("write", syscall(SYS_write, a | GARBAGE, "write", 5), 5);
-	BETWEEN("sendto", syscall(SYS_sendto, a | GARBAGE, "sendto", 6, MSG_NOSIGNAL | GARBAGE, NULL, 0), 6);
+	BETWEEN("sendto",
+		syscall(SYS_sendto, a | GARBAGE, "sendto", 6, MSG_NOSIGNAL | GARBAGE, NULL, 0), 6);
 	BETWEEN("writev", syscall(SYS_writev, a | GARBAGE, v, 2L), 6);
 	BETWEEN("writev, two", syscall(SYS_writev, a, v, 2 | GARBAGE), 6);
 	SAY("writev of too many", syscall(SYS_writev, a, v, 1025L));
@@ -223,13 +229,16 @@ SNIPPET(raw_bad_pointers, "syscall")
 	SAY("ppoll, short set", syscall(SYS_ppoll, &p, 1, &now, t, 4));
 	SAY("ppoll, no set of any size", syscall(SYS_ppoll, &p, 1, &now, NULL, 4));
 	SAY("select, bad time", syscall(SYS_select, b + 1, &r, NULL, NULL, BAD));
-	SAY("select, time that cannot be written", syscall(SYS_select, b + 1, &r, NULL, NULL, &at_once));
+	SAY("select, time that cannot be written",
+	    syscall(SYS_select, b + 1, &r, NULL, NULL, &at_once));
 	SAY("ppoll, bad time", syscall(SYS_ppoll, &p, 1, BAD, NULL, 8));
 	SAY("pselect6, bad time", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, BAD, NULL));
 	SAY("pselect6, bad set", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &set));
 	SAY("pselect6, short set", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &short_));
-	SAY("pselect6, no set of any size", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &none));
-	SAY("pselect6, bad pointer to one", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, BAD));
+	SAY("pselect6, no set of any size",
+	    syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &none));
+	SAY("pselect6, bad pointer to one",
+	    syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, BAD));
 	SAY("epoll_pwait, bad set", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, BAD, 8));
 	SAY("epoll_pwait, short set", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, t, 4));
 	SAY("epoll_pwait, no set of any size", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, NULL, 4));

@@ -1,6 +1,6 @@
 /*
- * recv.c - every way to receive: results, flags, vectors, refused input.
- * Calls: recv __recv_chk recvfrom __recvfrom_chk recvmsg recvmmsg read __read __read_chk readv preadv2 preadv64v2
+ * recv.c - every way to receive: results, flags, vectors, refused input. Calls: recv __recv_chk
+ * recvfrom __recvfrom_chk recvmsg recvmmsg read __read __read_chk readv preadv2 preadv64v2
  */
 #include <limits.h>
 
@@ -13,7 +13,8 @@ ssize_t __read_chk(int, void *, size_t, size_t);
 static char t[256];
 
 /* The result of a call that reads into t, and the bytes. */
-#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, n_ < 200 ? n_ : 200); } while (0)
+#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, \
+	n_ < 200 ? n_ : 200); } while (0)
 
 SNIPPET(recv_plain, "recv")
 {
@@ -49,8 +50,10 @@ SNIPPET(recv_nothing, "recv read recvmsg readv")
 
 SNIPPET(recv_flags, "recv")
 {
-	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL,
-				     MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE, MSG_FASTOPEN };
+	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM,
+				     MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL,
+				     MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC,
+					     MSG_WAITFORONE, MSG_FASTOPEN };
 	char what[32];
 
 	pair();
@@ -63,10 +66,13 @@ SNIPPET(recv_flags, "recv")
 
 SNIPPET(recv_flags_everywhere, "recvfrom recvmsg recvmmsg")
 {
-	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL, MSG_SYN, MSG_FIN,
-				     MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE, MSG_FASTOPEN, MSG_PEEK, MSG_TRUNC, 0x100000, 1 << 30 };
+	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM,
+				     MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL, MSG_SYN, MSG_FIN,
+				     MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE,
+					     MSG_FASTOPEN, MSG_PEEK, MSG_TRUNC, 0x100000, 1 << 30 };
 	struct iovec v[2] = { { t, 1 }, { t + 1, 2 } };
-	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } }, { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
+	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } },
+				{ .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
 	char what[32];
 
 	pair();
@@ -153,7 +159,8 @@ SNIPPET(recv_peek_waitall, "recv recvmsg")
 	GOT("it is there still", recv(b, t, 12, MSG_WAITALL));
 }
 
-/* Peeks again and again, with more and more there, which may lie on both sides of a switch of paths. */
+/* Peeks again and again, with more and more there, which may lie on both sides of a switch of
+ * paths. */
 SNIPPET(recv_peek_grows, "recv")
 {
 	size_t n = 0;
@@ -164,7 +171,8 @@ SNIPPET(recv_peek_grows, "recv")
 		send(a, buf + n, 400, 0);
 		n += 400;
 		arrive(b, (int)n);
-		if (recv(b, buf + 100000, 50000, MSG_PEEK) != (ssize_t)n || strcmp(right(buf + 100000, (long)n, 0), "right"))
+		if (recv(b, buf + 100000, 50000, MSG_PEEK) != (ssize_t)n ||
+		    strcmp(right(buf + 100000, (long)n, 0), "right"))
 			tell("wrong at %zu", n);
 		if (n % 4000 == 0)
 			nap_us(random() % 1500);
@@ -322,7 +330,10 @@ static void overflows(ssize_t (*fn)(void), const char *what)
 	say_end(what, p);
 }
 static ssize_t too_much_recv(void) { return __recv_chk(b, t, sizeof(t) + 1, sizeof(t), 0); }
-static ssize_t too_much_recvfrom(void) { return __recvfrom_chk(b, t, sizeof(t) + 1, sizeof(t), 0, NULL, NULL); }
+static ssize_t too_much_recvfrom(void)
+{
+	return __recvfrom_chk(b, t, sizeof(t) + 1, sizeof(t), 0, NULL, NULL);
+}
 static ssize_t too_much_read(void) { return __read_chk(b, t, sizeof(t) + 1, sizeof(t)); }
 SNIPPET(recv_chk_overflow, "__recv_chk __recvfrom_chk __read_chk")
 {
@@ -366,7 +377,8 @@ SNIPPET(recvmsg_vectors, "recvmsg")
 	SAY("three chunks", recvmsg(b, &m, 0));
 	say_bytes("first", t1, 4);
 	say_bytes("last", t2, 7);
-	tell("namelen %u controllen %zu flags %#x", m.msg_namelen, m.msg_controllen, (unsigned)m.msg_flags);
+	tell("namelen %u controllen %zu flags %#x", m.msg_namelen, m.msg_controllen,
+	     (unsigned)m.msg_flags);
 	put(a, b, "abc");
 	m = (struct msghdr){ .msg_iov = v, .msg_iovlen = 3 };
 	SAY("MSG_PEEK", recvmsg(b, &m, MSG_PEEK));
@@ -437,7 +449,13 @@ SNIPPET(read_plain, "read __read")
 	SAY("NULL", read(b, NULL, 5));
 	SAY("negative length", read(b, t, (size_t)-1));
 	SAY("bad fd", read(-1, t, 1));
-	SAY("write only end of a pipe", ({ int p[2]; if (pipe(p)) die("pipe"); errno = UNTOUCHED; read(p[1], t, 1); }));
+	SAY("write only end of a pipe", ({
+		    int p[2];
+		    if (pipe(p))
+			    die("pipe");
+		    errno = UNTOUCHED;
+		    read(p[1], t, 1);
+	    }));
 }
 
 SNIPPET(readv_vectors, "readv")
@@ -492,7 +510,8 @@ SNIPPET(recv_no_short_read, "read recv")
 		send(a, buf + n / 3, n - n / 3, 0);
 		arrive(b, (int)n);
 		memset(buf, 0, n);
-		if (read(b, buf, sizeof(buf)) != (ssize_t)n || strcmp(right(buf, (long)n, 0), "right"))
+		if (read(b, buf, sizeof(buf)) != (ssize_t)n ||
+		    strcmp(right(buf, (long)n, 0), "right"))
 			tell("round %d is short or wrong", i);
 	}
 	tell("done");
@@ -574,7 +593,8 @@ static void inq(const char *what, size_t n, size_t room)
 {
 	char control[64] = { 0 };
 	struct iovec v = { t, n };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = room ? control : NULL, .msg_controllen = room };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = room ? control : NULL,
+			    .msg_controllen = room };
 	struct cmsghdr *c;
 	int left = -1;
 
@@ -583,7 +603,10 @@ static void inq(const char *what, size_t n, size_t room)
 	if (c && c->cmsg_len == CMSG_LEN(sizeof(left)))
 		memcpy(&left, CMSG_DATA(c), sizeof(left));
 	tell("control %zu: %s, %d left, flags %#x", m.msg_controllen,
-	     c ? c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ ? "TCP_CM_INQ" : "another" : "none", left, (unsigned)m.msg_flags);
+	     c ? c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ ? "TCP_CM_INQ"
+									    : "another"
+	       : "none",
+	     left, (unsigned)m.msg_flags);
 }
 
 SNIPPET(recv_inq, "setsockopt getsockopt recvmsg")

@@ -1,6 +1,6 @@
 /*
- * send.c - every way to send: results, flags, vectors, refused input.
- * Calls: send __send sendto sendmsg sendmmsg write __write writev pwritev2 pwritev64v2 sendfile sendfile64
+ * send.c - every way to send: results, flags, vectors, refused input. Calls: send __send sendto
+ * sendmsg sendmmsg write __write writev pwritev2 pwritev64v2 sendfile sendfile64
  */
 #include <limits.h>
 #include <sys/sendfile.h>
@@ -38,8 +38,10 @@ SNIPPET(send_alias, "__send")
 
 SNIPPET(send_flags, "send")
 {
-	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL,
-				     MSG_PEEK, MSG_TRUNC, MSG_ERRQUEUE, MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC };
+	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM,
+				     MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL,
+				     MSG_PEEK, MSG_TRUNC, MSG_ERRQUEUE, MSG_SYN, MSG_FIN, MSG_RST,
+					     MSG_BATCH, MSG_CMSG_CLOEXEC };
 	char t[64], what[32];
 
 	pair();
@@ -55,10 +57,13 @@ SNIPPET(send_flags, "send")
 
 SNIPPET(send_flags_everywhere, "sendto sendmsg sendmmsg")
 {
-	static const int flags[] = { MSG_DONTWAIT, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL, MSG_PEEK, MSG_TRUNC,
-				     MSG_ERRQUEUE, MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE, 0x100000, 1 << 30 };
+	static const int flags[] = { MSG_DONTWAIT, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE,
+				     MSG_PROXY, MSG_WAITALL, MSG_PEEK, MSG_TRUNC,
+				     MSG_ERRQUEUE, MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH,
+					     MSG_CMSG_CLOEXEC, MSG_WAITFORONE, 0x100000, 1 << 30 };
 	struct iovec v[2] = { { "m", 1 }, { "sg", 2 } };
-	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } }, { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
+	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } },
+				{ .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
 	char t[256], what[32];
 	int n = 0;
 
@@ -128,8 +133,9 @@ SNIPPET(send_full, "send")
 	pair();
 	nonblocking(a);
 	fill(buf, sizeof(buf), 0);
-	/* What is taken may depend on the path; that it ends does not. TCP alone takes more late: once acknowledgements come that were
-	 * held back for 40 ms, and again with the first probe of a shut window, 200 ms after that. */
+	/* What is taken may depend on the path; that it ends does not. TCP alone takes more
+	 * late: once acknowledgements come that were held back for 40 ms, and again with the
+	 * first probe of a shut window, 200 ms after that. */
 	for (uint64_t last = now_us(); now_us() - last < 500000; ) {
 		r = send(a, buf, 65536, 0);
 		if (r > 0) {
@@ -149,7 +155,8 @@ SNIPPET(send_full, "send")
 	}
 	SAYV("MSG_DONTWAIT", r);
 	bits = bits_now(a, POLLOUT);
-	if (bits && jitter && send(a, "x", 1, MSG_DONTWAIT) == 1) {	/* so it has, and says so rightly */
+	/* so it has, and says so rightly */
+	if (bits && jitter && send(a, "x", 1, MSG_DONTWAIT) == 1) {
 		n++;
 		bits = 0;
 	}
@@ -160,7 +167,8 @@ SNIPPET(send_full, "send")
 			die("recv: %s, %zu left", r ? strerrorname_np(errno) : "end", n);
 		n -= (size_t)r;
 	}
-	/* A switch of paths between the two calls, and a machine that is too busy for it to end in time: then it says so again. */
+	/* A switch of paths between the two calls, and a machine that is too busy for it to end
+	 * in time: then it says so again. */
 	do {
 		until(a, POLLOUT);
 		errno = UNTOUCHED;
@@ -200,7 +208,8 @@ SNIPPET(send_unconnected, "send sendto write")
 	int s = socket(AF_INET, SOCK_STREAM, 0);
 
 	SAY("send", send(s, "x", 1, MSG_NOSIGNAL));
-	SAY("write after SIGPIPE is ignored", (signal(SIGPIPE, SIG_IGN), errno = UNTOUCHED, write(s, "x", 1)));
+	SAY("write after SIGPIPE is ignored",
+	    (signal(SIGPIPE, SIG_IGN), errno = UNTOUCHED, write(s, "x", 1)));
 	SAY("sendto", sendto(s, "x", 1, MSG_NOSIGNAL, NULL, 0));
 	SAY("recv", recv(s, buf, 1, 0));
 	say_so_error("after", s);
@@ -209,7 +218,8 @@ SNIPPET(send_unconnected, "send sendto write")
 
 SNIPPET(sendto_address, "sendto")
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(9),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	char junk[300] = "";
 
 	pair();
@@ -263,7 +273,8 @@ SNIPPET(sendmsg_vectors, "sendmsg")
 SNIPPET(sendmsg_1024, "sendmsg recvmsg")
 {
 	static struct iovec v[1024], w[1024];
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = 1024 }, r = { .msg_iov = w, .msg_iovlen = 1024 };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 1024 }, r = { .msg_iov = w,
+		.msg_iovlen = 1024 };
 	static char to[8192];
 
 	pair();
@@ -282,10 +293,12 @@ SNIPPET(sendmsg_control, "sendmsg")
 {
 	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
 	struct iovec v = { "x", 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u) };
 
 	pair();
-	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS };
 	SAY("SCM_RIGHTS on TCP", sendmsg(a, &m, 0));
 	u.h.cmsg_type = 9999;
 	SAY("unknown type", sendmsg(a, &m, 0));
@@ -484,7 +497,9 @@ SNIPPET(sendfile_nonblocking, "sendfile")
 	nonblocking(a);
 	tell("some of it: %d", sendfile(a, f, &off, 4 << 20) > 0);
 	for (int idle = 0; idle < 50; ) {
-		idle = off < 4 << 20 && sendfile(a, f, &off, 4 << 20) < 0 ? idle + 1 : off == 4 << 20 ? 50 : 0;
+		idle = off < 4 << 20 && sendfile(a, f, &off, 4 << 20) < 0 ? idle + 1
+		       : off == 4 << 20					  ? 50
+									  : 0;
 		nap_us(1000);
 	}
 	shutdown(a, SHUT_WR);
@@ -540,7 +555,8 @@ SNIPPET(send_zerocopy, "setsockopt send sendto sendmsg recvmsg")
 	int one = 1;
 	char control[128];
 	struct iovec v = { buf, 50000 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 }, e = { .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 }, e = { .msg_control = control,
+		.msg_controllen = sizeof(control) };
 	struct sock_extended_err ee;
 	struct cmsghdr *c;
 

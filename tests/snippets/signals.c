@@ -1,6 +1,7 @@
 /*
- * signals.c - handlers that interrupt calls, and use what they interrupted.
- * Calls: sigaction __sigaction signal bsd_signal ssignal sysv_signal __sysv_signal sigset siginterrupt sigignore sigvec
+ * signals.c - handlers that interrupt calls, and use what they interrupted. Calls: sigaction
+ * __sigaction signal bsd_signal ssignal sysv_signal __sysv_signal sigset siginterrupt sigignore
+ * sigvec
  */
 #include <setjmp.h>
 
@@ -35,7 +36,8 @@ SNIPPET(sig_sigaction, "sigaction __sigaction")
 	restarts("SA_RESTART");
 	s.sa_flags = 0;
 	SAYV("__sigaction", SYM(__sigaction, sigaction)(SIGUSR1, &s, &old));
-	tell("old handler %d, flags %#x", old.sa_handler == on_signal, (unsigned)old.sa_flags & ~0x4000000u);
+	tell("old handler %d, flags %#x", old.sa_handler == on_signal,
+	     (unsigned)old.sa_flags & ~0x4000000u);
 	restarts("without");
 	s.sa_flags = SA_RESETHAND;
 	sigaction(SIGUSR1, &s, NULL);
@@ -87,7 +89,8 @@ SNIPPET(sig_ignored, "sigignore sigvec signal")
 	when_blocked(signals_then_sends);
 	SAY("recv", recv(b, t, 10, 0));
 	helper_done();
-	tell("sigvec exists: %d", dlsym(RTLD_DEFAULT, "sigvec") || dlvsym(RTLD_DEFAULT, "sigvec", "GLIBC_2.2.5"));
+	tell("sigvec exists: %d",
+	     dlsym(RTLD_DEFAULT, "sigvec") || dlvsym(RTLD_DEFAULT, "sigvec", "GLIBC_2.2.5"));
 }
 
 static void uses_it(int s)
@@ -210,7 +213,8 @@ SNIPPET(sig_info, "sigaction")
 	pair();
 	sigaction(SIGRTMIN + 1, &s, NULL);
 	sigqueue(getpid(), SIGRTMIN + 1, v);
-	tell("signal %d, code %d, value %d, pid %d", signals - SIGRTMIN, info.si_code, info.si_value.sival_int, info.si_pid == getpid());
+	tell("signal %d, code %d, value %d, pid %d", signals - SIGRTMIN, info.si_code,
+	     info.si_value.sival_int, info.si_pid == getpid());
 	alive("after", a, b);
 }
 
@@ -221,7 +225,8 @@ static void interrupts_twice(void)
 	for (ssize_t r; (r = recv(b, page, sizeof(page), MSG_DONTWAIT)) > 0 || signals < 1; )
 		;
 }
-/* Where paths are switched at random (jitter) the other one may have room late; the modes without jitter show what is meant. */
+/* Where paths are switched at random (jitter) the other one may have room late; the modes
+ * without jitter show what is meant. */
 static ssize_t send_beyond(int fd)
 {
 	ssize_t r = send(fd, buf, 1000, 0);
@@ -285,5 +290,6 @@ SNIPPET(sig_close_lingers, "sigaction close dup")
 	when_blocked(signals_main);
 	SAY("close", close(a));
 	helper_done();
-	tell("in the handler: a file %d, a copy %d, closed %d %d, gone %d", opened >= 0, copied >= 0, copy_closed, closes[0], closes[1]);
+	tell("in the handler: a file %d, a copy %d, closed %d %d, gone %d", opened >= 0,
+	     copied >= 0, copy_closed, closes[0], closes[1]);
 }

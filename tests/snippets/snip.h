@@ -1,19 +1,25 @@
 /*
- * snip.h - what the groups of snippets share: a snippet makes its own connections, does one thing, and prints what it saw: results,
- * errno names, bytes, bits; no times, addresses or fd numbers. The same snippet run on the kernel alone says what is right.
+ * snip.h - what the groups of snippets share: a snippet makes its own connections, does one
+ * thing, and prints what it saw: results, errno names, bytes, bits; no times, addresses or fd
+ * numbers. The same snippet run on the kernel alone says what is right.
  *
- *	PROGRAM list			NAME: calls that it covers
- *	PROGRAM [-n TIMES] [NAME...]	runs these, or all; each in a process of its own
+ * 	PROGRAM list			NAME: calls that it covers
+ * 	PROGRAM [-n TIMES] [NAME...]	runs these, or all; each in a process of its own
  *
- * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as the counter file says
+ * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as
+ *                              the counter file says
  *              SNIP_CUT_MS     milliseconds that this may take (3000)
  *              SNIP_ADDR       the IPv4 address of this host that the connections go to (127.0.0.1)
- *              SNIP_BACK       a policy file, with SNIP_WAIT_CUT: then make that file send it back to TCP, and wait for that
- *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that they meet cuts in all phases
+ *              SNIP_BACK       a policy file, with SNIP_WAIT_CUT: then make that file send it
+ *                              back to TCP, and wait for that
+ *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that
+ *                              they meet cuts in all phases
  *              SNIP_TIMEOUT    seconds that one snippet may take (20)
- *              SNIP_WARM       the process has had a connection before: the time taken is without what a process pays once
- *              SNIP_IN         where it runs: thread (a second one), signal (the handler of one that came while the thread waited on
- *                              another connection), fork (the child of a process that has a connection); else plainly
+ *              SNIP_WARM       the process has had a connection before: the time taken is
+ *                              without what a process pays once
+ *              SNIP_IN         where it runs: thread (a second one), signal (the handler of one
+ *                              that came while the thread waited on another connection), fork
+ *                              (the child of a process that has a connection); else plainly
  * Only cut_wait() and what it calls know that there is such a thing as the library. Locks: none.
  */
 #ifndef TESTS_SNIP_H
@@ -81,7 +87,8 @@ static int nsnips;
 /* CALLS: rows of shim/libc/calls.def that the snippet covers, separated by blanks. */
 #define SNIPPET(name, calls) \
 	static void snip_##name(void); \
-	__attribute__((constructor)) static void add_##name(void) { snips[nsnips++] = (struct snip){ #name, calls, snip_##name }; } \
+	__attribute__((constructor)) static void add_##name(void) { snips[nsnips++] = \
+		(struct snip){ #name, calls, snip_##name }; } \
 	static void snip_##name(void)
 
 /* A libc symbol that no header offers, with the type of one that a header does. */
@@ -109,7 +116,8 @@ __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt,
 
 static void *symbol(const char *name)
 {
-	void *p = dlsym(RTLD_DEFAULT, name) ?: dlvsym(RTLD_DEFAULT, name, "GLIBC_2.2.5");	/* or only for old programs */
+	/* or only for old programs */
+	void *p = dlsym(RTLD_DEFAULT, name) ?: dlvsym(RTLD_DEFAULT, name, "GLIBC_2.2.5");
 
 	if (!p)
 		die("no %s in libc", name);
@@ -169,7 +177,8 @@ static long said(const char *what, long v)
 /* Evaluates a call and prints its result or errno; a call that succeeds leaves errno alone. */
 #define SAY(what, call) (errno = UNTOUCHED, said(what, (long)(call)))
 /* For those that may leave anything in errno when they succeed. */
-#define SAYV(what, value) do { long v_ = (long)(value); if (v_ != -1) errno = UNTOUCHED; said(what, v_); } while (0)
+#define SAYV(what, value) do { long v_ = (long)(value); if (v_ != -1) errno = UNTOUCHED; \
+	said(what, v_); } while (0)
 
 static void say_bytes(const char *what, const void *p, long n)
 {
@@ -182,8 +191,10 @@ static void say_bytes(const char *what, const void *p, long n)
 static const char *poll_bits(int e)
 {
 	static const struct { int bit; const char *name; } t[] = {
-		{ POLLIN, "IN" }, { POLLPRI, "PRI" }, { POLLOUT, "OUT" }, { POLLERR, "ERR" }, { POLLHUP, "HUP" }, { POLLNVAL, "NVAL" },
-		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" }, { POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" },
+		{ POLLIN, "IN" }, { POLLPRI, "PRI" }, { POLLOUT, "OUT" }, { POLLERR, "ERR" },
+			{ POLLHUP, "HUP" }, { POLLNVAL, "NVAL" },
+		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" }, { POLLWRNORM, "WRNORM" },
+			{ POLLWRBAND, "WRBAND" },
 		{ POLLMSG, "MSG" }, { POLLRDHUP, "RDHUP" },
 	};
 	static char s[2][128];
@@ -197,7 +208,8 @@ static const char *poll_bits(int e)
 	return *to ? to : "-";
 }
 
-#define ALL_BITS (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND)
+#define ALL_BITS (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLRDBAND | POLLWRNORM | \
+	POLLWRBAND)
 
 static int bits_now(int fd, int events)
 {
@@ -219,7 +231,8 @@ static void until(int fd, int events)
 	int r = poll(&p, 1, 5000);
 
 	if (r != 1 || !(p.revents & events))
-		tell("waited 5 s for %s: poll = %d, %s", poll_bits(events), r, poll_bits(p.revents));
+		tell("waited 5 s for %s: poll = %d, %s", poll_bits(events), r,
+		     poll_bits(p.revents));
 }
 
 /* Until n bytes are there to be read. */
@@ -263,7 +276,11 @@ static void say_so_error(const char *what, int fd)
 /* ---- bytes whose place can be told ---- */
 
 static char byte_at(size_t off) { return (char)((off * 2654435761u >> 13) + off); }
-static void fill(char *p, size_t n, size_t off) { for (size_t i = 0; i < n; i++) p[i] = byte_at(off + i); }
+static void fill(char *p, size_t n, size_t off)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = byte_at(off + i);
+}
 static const char *right(const char *p, long n, size_t off)
 {
 	for (long i = 0; i < n; i++)
@@ -284,7 +301,8 @@ static void gather(const char *what, int fd, size_t n, size_t off)
 			continue;
 		}
 		if (r <= 0) {
-			tell("%s: %zu of %zu bytes, then %s", what, have, n, r ? strerrorname_np(errno) : "the end");
+			tell("%s: %zu of %zu bytes, then %s", what, have, n,
+			     r ? strerrorname_np(errno) : "the end");
 			return;
 		}
 		have += (size_t)r;
@@ -294,7 +312,8 @@ static void gather(const char *what, int fd, size_t n, size_t off)
 
 /* ---- connections ---- */
 
-/* What the counter file of this process says of a connection: both directions are there, by the states of the cut machine. */
+/* What the counter file of this process says of a connection: both directions are there, by the
+ * states of the cut machine. */
 static bool is_at(int fd, unsigned tx, unsigned rx)
 {
 	static struct stat_header *h;
@@ -317,8 +336,10 @@ static bool is_at(int fd, unsigned tx, unsigned rx)
 	}
 	row = (struct stat_row *)(h + 1);
 	for (uint32_t i = 0; i < h->rows_used && i < STAT_ROWS; i++)
-		/* one that the program has closed, and whose end is still to be told, had the number before */
-		if (row[i].state == 2 && row[i].fd == (uint32_t)fd && row[i].tx_state == tx && row[i].rx_state == rx)
+		/* one that the program has closed, and whose end is still to be told, had the
+		 * number before */
+		if (row[i].state == 2 && row[i].fd == (uint32_t)fd && row[i].tx_state == tx &&
+		    row[i].rx_state == rx)
 			return true;
 	return false;
 }
@@ -330,7 +351,8 @@ static uint64_t cut_waited_us;
 /* The file of policies that SNIP_BACK names says so from now on. */
 static void policy_of_back(bool cut)
 {
-	const char *all = cut ? "earn_bytes 0\nearn_rounds 0\nuse any both *:*\n" : "earn_bytes 0\nearn_rounds 0\nuse tcp both *:*\n";
+	const char *all = cut ? "earn_bytes 0\nearn_rounds 0\nuse any both *:*\n"
+			      : "earn_bytes 0\nearn_rounds 0\nuse tcp both *:*\n";
 	int f = open(getenv("SNIP_BACK"), O_WRONLY | O_TRUNC | O_CLOEXEC);
 
 	if (f < 0 || write(f, all, strlen(all)) < 0)
@@ -352,7 +374,8 @@ static void cut_wait(int fd)
 		policy_of_back(true);
 	while (!is_cut(fd) && now_ms() < end)
 		nap_us(100);
-	if (!is_cut(fd))	/* a forced rewind may be under way; the driver counts these lines */
+	if (!is_cut(fd))	/* a forced rewind may be under way; the driver counts these
+				 * lines */
 		fprintf(stderr, "%s: not on a fast path\n", snippet);
 	if (getenv("SNIP_BACK")) {
 		policy_of_back(false);
@@ -419,7 +442,8 @@ static bool both_ways(int x, int y)
 	char v[8] = "";
 
 	return send(x, "ping", 4, MSG_NOSIGNAL) == 4 && recv(y, v, 4, MSG_WAITALL) == 4 &&
-		send(y, "pong", 4, MSG_NOSIGNAL) == 4 && recv(x, v + 4, 4, MSG_WAITALL) == 4 && !memcmp(v, "pingpong", 8);
+	       send(y, "pong", 4, MSG_NOSIGNAL) == 4 && recv(x, v + 4, 4, MSG_WAITALL) == 4 &&
+	       !memcmp(v, "pingpong", 8);
 }
 
 /* Over a unix socket. */
@@ -427,9 +451,11 @@ static void pass(int over, int fd)
 {
 	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
 	struct iovec v = { "f", 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u) };
 
-	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS };
 	memcpy(CMSG_DATA(&u.h), &fd, sizeof(fd));
 	if (sendmsg(over, &m, 0) != 1)
 		tell("pass: %s", strerrorname_np(errno));
@@ -439,7 +465,8 @@ static int take(int over)
 	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
 	char t[1];
 	struct iovec v = { t, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u) };
 	int fd = -1;
 
 	if (recvmsg(over, &m, 0) != 1 || m.msg_controllen < CMSG_LEN(sizeof(int)))
@@ -489,7 +516,8 @@ static void wait_go(void)
 		tell("the other process is gone");
 }
 
-/* Forks; the child connects and does `fn` with its end, a; ours is b. The child is gone when it returns. */
+/* Forks; the child connects and does `fn` with its end, a; ours is b. The child is gone when it
+ * returns. */
 static pid_t with_peer(void (*fn)(void))
 {
 	struct sockaddr_in at;
@@ -555,8 +583,8 @@ static bool sleeps(pid_t tid)
 	f = fopen(path, "r");
 	if (!f)
 		return true;
-	r = fgets(t, sizeof(t), f) && strncmp(t, "running", 7) && atoi(t) != SYS_futex && atoi(t) != SYS_nanosleep &&
-		atoi(t) != SYS_clock_nanosleep && atoi(t) >= 0;
+	r = fgets(t, sizeof(t), f) && strncmp(t, "running", 7) && atoi(t) != SYS_futex &&
+	    atoi(t) != SYS_nanosleep && atoi(t) != SYS_clock_nanosleep && atoi(t) >= 0;
 	fclose(f);
 	return r;
 }
@@ -640,7 +668,10 @@ static void other_pair(void)
 	other_ino[1] = ino_of(other_b);
 }
 /* Some snippets close all descriptors. */
-static bool other_left(void) { return ino_of(other_a) == other_ino[0] && ino_of(other_b) == other_ino[1]; }
+static bool other_left(void)
+{
+	return ino_of(other_a) == other_ino[0] && ino_of(other_b) == other_ino[1];
+}
 
 static void *in_thread(void *arg)
 {
@@ -654,7 +685,8 @@ static void run_in_thread(void)
 	sigset_t all, old;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);	/* signals are for the one that is looked at, from its first moment */
+	pthread_sigmask(SIG_SETMASK, &all, &old);	/* signals are for the one that is looked
+							 * at, from its first moment */
 	if (pthread_create(&th, NULL, in_thread, &old))
 		die("no thread");
 	pthread_join(th, NULL);
@@ -663,7 +695,8 @@ static void run_in_thread(void)
 static volatile pid_t caller;		/* who sends the signal */
 static _Atomic int *waits;		/* shared with the caller: the thread is about to wait */
 
-/* Another process signals ours as soon as it sleeps in the call that it has come to: in the same one at three looks in a row. */
+/* Another process signals ours as soon as it sleeps in the call that it has come to: in the same
+ * one at three looks in a row. */
 static void calls(pid_t pid)
 {
 	char path[64], was[32] = "", t[32];
@@ -693,7 +726,9 @@ static void in_handler(int sig)
 	the_one->run();
 	fflush(stdout);
 	sigpending(&pending);
-	if (!other_left() || !sigisemptyset(&pending))	/* what comes at the return from here does not end a call in the kernel, but with the library */
+	if (!other_left() || !sigisemptyset(&pending))	/* what comes at the return from here
+							 * does not end a call in the kernel, but
+							 * with the library */
 		_exit(0);
 	send(other_a, "!", 1, MSG_NOSIGNAL);
 }
@@ -704,7 +739,8 @@ static void run_in_handler(void)
 	char c = 0;
 	ssize_t r;
 
-	waits = mmap(NULL, sizeof(*waits), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	waits = mmap(NULL, sizeof(*waits), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	sigaction(SIGUSR2, &s, NULL);
 	caller = fork();
 	if (!caller)
@@ -713,7 +749,8 @@ static void run_in_handler(void)
 	*waits = 1;
 	r = recv(other_b, &c, 1, 0);
 	if (r != 1 || c != '!')
-		tell("the call that was interrupted = %zd, %s", r, r < 0 ? strerrorname_np(errno) : "");
+		tell("the call that was interrupted = %zd, %s", r,
+		     r < 0 ? strerrorname_np(errno) : "");
 }
 
 static void run_in_child(void)
@@ -758,7 +795,8 @@ static void run_it(const struct snip *s)
 	else
 		s->run();
 	/* for slow.py */
-	fprintf(stderr, "%s: took %llu us\n", s->name, (unsigned long long)(now_us() - since - cut_waited_us));
+	fprintf(stderr, "%s: took %llu us\n", s->name,
+		(unsigned long long)(now_us() - since - cut_waited_us));
 }
 
 static void run_one(const struct snip *s)

@@ -1,7 +1,9 @@
 /*
- * stdio.c - connections that libc reads and writes from inside: stdio, aio; and files and pipes beside them.
- * Calls: fdopen _IO_fdopen fclose _IO_fclose freopen freopen64 vdprintf __vdprintf_chk dprintf __dprintf_chk
- *        aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 splice tee vmsplice and what stdio has
+ * stdio.c - connections that libc reads and writes from inside: stdio, aio; and files and pipes
+ * beside them. Calls: fdopen _IO_fdopen fclose _IO_fclose freopen freopen64 vdprintf
+ * __vdprintf_chk dprintf __dprintf_chk
+ *        aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 splice tee vmsplice
+ *        and what stdio has
  */
 #include <aio.h>
 #include <dirent.h>
@@ -65,8 +67,9 @@ SNIPPET(stdio_refused, "fdopen")
 	alive("after", a, b);
 }
 
-SNIPPET(stdio_symbols, "fread fread_unlocked __fread_chk __fread_unlocked_chk __freadable __freading fwrite fwrite_unlocked "
-	"__fwritable __fwriting _IO_fread _IO_fwrite")
+SNIPPET(stdio_symbols, "fread fread_unlocked __fread_chk __fread_unlocked_chk __freadable "
+		       "__freading fwrite fwrite_unlocked "
+		       "__fwritable __fwriting _IO_fread _IO_fwrite")
 {
 	FILE *in, *out;
 
@@ -80,13 +83,17 @@ SNIPPET(stdio_symbols, "fread fread_unlocked __fread_chk __fread_unlocked_chk __
 	SAYV("fread", fread(t, 1, 10, in));
 	SAYV("fread_unlocked", fread_unlocked(t, 1, 10, in));
 	SAYV("_IO_fread", SYM(_IO_fread, fread)(t, 1, 2, in));
-	SAYV("__fread_chk", ((size_t (*)(void *, size_t, size_t, size_t, FILE *))symbol("__fread_chk"))(t, sizeof(t), 1, 4, in));
-	SAYV("__fread_unlocked_chk", ((size_t (*)(void *, size_t, size_t, size_t, FILE *))symbol("__fread_unlocked_chk"))(t, sizeof(t), 1, 4, in));
+	SAYV("__fread_chk", ((size_t(*)(void *, size_t, size_t, size_t, FILE *))symbol(
+				    "__fread_chk"))(t, sizeof(t), 1, 4, in));
+	SAYV("__fread_unlocked_chk", ((size_t(*)(void *, size_t, size_t, size_t, FILE *))symbol(
+					     "__fread_unlocked_chk"))(t, sizeof(t), 1, 4, in));
 	say_bytes("last", t, 4);
-	tell("%d %d %d %d", !!__freadable(in), !!__fwritable(in), !!__freading(in), !!__fwriting(out));
+	tell("%d %d %d %d", !!__freadable(in), !!__fwritable(in), !!__freading(in),
+	     !!__fwriting(out));
 }
 
-SNIPPET(stdio_inside, "_IO_do_write _IO_wdo_write _IO_file_close _IO_file_close_it _IO_file_read _IO_file_write _IO_proc_close")
+SNIPPET(stdio_inside, "_IO_do_write _IO_wdo_write _IO_file_close _IO_file_close_it _IO_file_read "
+		      "_IO_file_write _IO_proc_close")
 {
 	/* libc's own workers, as programs with tables of their own of them reach them */
 	ssize_t (*rd)(FILE *, void *, ssize_t) = (void *)symbol("_IO_file_read");
@@ -99,8 +106,9 @@ SNIPPET(stdio_inside, "_IO_do_write _IO_wdo_write _IO_file_close _IO_file_close_
 	out = fdopen(a, "w");
 	SAYV("_IO_file_write", wr(out, "hello", 5));
 	SAYV("_IO_file_read", rd(in, t, 5));
-	tell("others exist %d %d %d %d", symbol("_IO_do_write") != NULL, symbol("_IO_wdo_write") != NULL,
-	     symbol("_IO_file_close_it") != NULL, symbol("_IO_proc_close") != NULL);
+	tell("others exist %d %d %d %d", symbol("_IO_do_write") != NULL,
+	     symbol("_IO_wdo_write") != NULL, symbol("_IO_file_close_it") != NULL,
+	     symbol("_IO_proc_close") != NULL);
 	SAYV("_IO_file_close", cl(out));
 	SAYV("end", rd(in, t, 5));
 }
@@ -188,9 +196,11 @@ static void aio_end(const char *what, struct aiocb *cb)
 		aio_suspend(list, 1, NULL);
 	tell("%s: error %d, return %zd", what, aio_error(cb), aio_return(cb));
 }
-SNIPPET(aio_plain, "aio_read aio_write aio_error aio_return aio_suspend aio_cancel aio_init aio_fsync")
+SNIPPET(aio_plain,
+	"aio_read aio_write aio_error aio_return aio_suspend aio_cancel aio_init aio_fsync")
 {
-	struct aiocb r = { .aio_buf = t, .aio_nbytes = 100 }, w = { .aio_buf = "hello", .aio_nbytes = 5 };
+	struct aiocb r = { .aio_buf = t, .aio_nbytes = 100 }, w = { .aio_buf = "hello",
+		.aio_nbytes = 5 };
 	struct aioinit init = { 4, 16, 0, 0, 0, 0, 1, 0 };
 
 	aio_init(&init);
@@ -208,9 +218,11 @@ SNIPPET(aio_plain, "aio_read aio_write aio_error aio_return aio_suspend aio_canc
 	alive("after", a, b);
 }
 
-SNIPPET(aio_64, "aio_read64 aio_write64 aio_error64 aio_return64 aio_suspend64 aio_cancel64 aio_fsync64")
+SNIPPET(aio_64,
+	"aio_read64 aio_write64 aio_error64 aio_return64 aio_suspend64 aio_cancel64 aio_fsync64")
 {
-	struct aiocb64 r = { .aio_buf = t, .aio_nbytes = 100 }, w = { .aio_buf = "hello", .aio_nbytes = 5 };
+	struct aiocb64 r = { .aio_buf = t, .aio_nbytes = 100 }, w = { .aio_buf = "hello",
+		.aio_nbytes = 5 };
 	const struct aiocb64 *list[] = { &r };
 
 	pair();
@@ -223,7 +235,8 @@ SNIPPET(aio_64, "aio_read64 aio_write64 aio_error64 aio_return64 aio_suspend64 a
 	tell("return %zd", aio_return64(&r));
 	SAYV("aio_fsync64", aio_fsync64(O_SYNC, &r));
 	tell("aio_cancel64 %d", aio_cancel64(a, NULL) >= 0);
-	while (aio_error64(&r) == EINPROGRESS || aio_error64(&w) == EINPROGRESS)	/* they are libc's until then, and ours to give back */
+	/* they are libc's until then, and ours to give back */
+	while (aio_error64(&r) == EINPROGRESS || aio_error64(&w) == EINPROGRESS)
 		usleep(1000);
 	tell("fsync: %d", aio_error64(&r));
 }

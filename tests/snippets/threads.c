@@ -1,6 +1,7 @@
 /*
- * threads.c - threads that are cancelled or leave in a call, and numbers that change hands under blocked calls.
- * Calls: recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg write writev poll select epoll_wait accept close dup2 socket
+ * threads.c - threads that are cancelled or leave in a call, and numbers that change hands under
+ * blocked calls. Calls: recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg
+ * write writev poll select epoll_wait accept close dup2 socket
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -44,7 +45,8 @@ SNIPPET(number_of_a_lingering_close, "close dup dup2")
 	static char z[1 << 16];
 
 	pair();
-	setsockopt(a, SOL_SOCKET, SO_RCVLOWAT, &on, sizeof(on));	/* on TCP, where close() lingers */
+	/* on TCP, where close() lingers */
+	setsockopt(a, SOL_SOCKET, SO_RCVLOWAT, &on, sizeof(on));
 	setsockopt(a, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg));
 	while (send(a, z, sizeof(z), MSG_DONTWAIT) > 0)
 		;
@@ -56,7 +58,8 @@ SNIPPET(number_of_a_lingering_close, "close dup dup2")
 /* ---- leaving in a call ---- */
 
 enum in_call { RECV, READ, RECVMSG, POLL, SELECT, EPOLL, ACCEPT, SEND };
-static const char *const names[] = { "recv", "read", "recvmsg", "poll", "select", "epoll_wait", "accept", "send" };
+static const char *const names[] = { "recv", "read", "recvmsg", "poll", "select", "epoll_wait",
+				     "accept", "send" };
 static _Atomic pid_t there;
 
 static void blocks(enum in_call how)
@@ -146,10 +149,13 @@ SNIPPET(cancelled_in_a_call, "recv read recvmsg poll select epoll_wait accept se
 }
 
 /* None of these would wait. */
-enum at_once { NOW_RECV, NOW_RECVFROM, NOW_RECVMSG, NOW_RECVMMSG, NOW_READ, NOW_READV, NOW_SEND, NOW_SENDTO, NOW_SENDMSG, NOW_SENDMMSG, NOW_WRITE, NOW_WRITEV,
+enum at_once { NOW_RECV, NOW_RECVFROM, NOW_RECVMSG, NOW_RECVMMSG, NOW_READ, NOW_READV, NOW_SEND,
+	       NOW_SENDTO, NOW_SENDMSG, NOW_SENDMMSG, NOW_WRITE, NOW_WRITEV,
 	NOW_POLL, NOW_SELECT, NOW_EPOLL, NOW_RAW_READ, NOW_RAW_WRITE, NOW_RAW_POLL, NOW_ALL };
-static const char *const now_names[] = { "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "readv", "send", "sendto", "sendmsg", "sendmmsg", "write", "writev",
-	"poll", "select", "epoll_wait", "syscall(SYS_read)", "syscall(SYS_write)", "syscall(SYS_poll)" };
+static const char *const now_names[] = { "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "readv",
+					 "send", "sendto", "sendmsg", "sendmmsg", "write", "writev",
+	"poll", "select", "epoll_wait", "syscall(SYS_read)", "syscall(SYS_write)",
+		"syscall(SYS_poll)" };
 
 static void at_once(enum at_once how)
 {
@@ -174,9 +180,14 @@ static void at_once(enum at_once how)
 	case NOW_WRITE: write(a, one, 1); break;
 	case NOW_WRITEV: writev(a, &v, 1); break;
 	case NOW_POLL: poll(&p, 1, 0); break;
-	case NOW_SELECT: FD_ZERO(&r); FD_SET(b, &r); select(b + 1, &r, NULL, NULL, &(struct timeval){ 0 }); break;
+	case NOW_SELECT:
+		FD_ZERO(&r);
+		FD_SET(b, &r);
+		select(b + 1, &r, NULL, NULL, &(struct timeval){ 0 });
+		break;
 	case NOW_EPOLL: epoll_wait(ep, &ev, 1, 0); break;
-	case NOW_RAW_READ: syscall(SYS_read, b, one, 1); break;	/* these are none, whatever they are for */
+	/* these are none, whatever they are for */
+	case NOW_RAW_READ: syscall(SYS_read, b, one, 1); break;
 	case NOW_RAW_WRITE: syscall(SYS_write, a, one, 1); break;
 	case NOW_RAW_POLL: syscall(SYS_poll, &p, 1, 0); break;
 	case NOW_ALL: break;
@@ -199,8 +210,10 @@ static void *not_to_be_cancelled(void *how)
 	return NULL;
 }
 
-/* What is asked for before a call ends the thread before the call does anything, whether it would wait or not. */
-SNIPPET(cancelled_without_waiting, "recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg write writev poll select epoll_wait")
+/* What is asked for before a call ends the thread before the call does anything, whether it
+ * would wait or not. */
+SNIPPET(cancelled_without_waiting, "recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg "
+				   "sendmmsg write writev poll select epoll_wait")
 {
 	looks(RECV);
 	put(a, b, "0123456789abcdef");
@@ -242,10 +255,16 @@ static void *receives_once(void *got)
 }
 
 static void nothing_to_do(int s) { (void)s; }
-/* libc tells every thread by a signal of its own, which interrupts no call; a handler of the program's without SA_RESTART, by whatever way it was installed, does. */
+/* libc tells every thread by a signal of its own, which interrupts no call; a handler of the
+ * program's without SA_RESTART, by whatever way it was installed, does. */
 SNIPPET(setgid_under_a_call, "recv")
 {
-	struct { void (*handler)(int); unsigned long flags; void *restorer; uint64_t mask; } raw = { 0 };
+	struct {
+		void (*handler)(int);
+		unsigned long flags;
+		void *restorer;
+		uint64_t mask;
+	} raw = { 0 };
 	struct sigaction act = { .sa_handler = nothing_to_do };
 	pthread_t th;
 	long got = 0;
@@ -272,7 +291,9 @@ SNIPPET(setgid_under_a_call, "recv")
 		until_sleeps(there);
 		if (!own)
 			send(a, "x", 1, 0);
-		for (; own && !ended; usleep(1000))	/* until one finds it asleep: who comes by in between is not known to the library */
+		for (; own && !ended; usleep(1000))	/* until one finds it asleep: who comes
+							 * by in between is not known to the
+							 * library */
 			pthread_kill(th, SIGUSR2);
 		pthread_join(th, NULL);
 		tell("recv: %ld", got);
@@ -366,14 +387,16 @@ SNIPPET(recv_closed_fd, "recv close")
 static _Atomic int stop, foreign;
 static int number;		/* of the connection's end, and soon of files */
 
-/* Takes the number for a file again and again: what was meant for the connection must not land there. */
+/* Takes the number for a file again and again: what was meant for the connection must not land
+ * there. */
 static void *replaces(void *arg)
 {
 	char v[64];
 
 	(void)arg;
 	do {
-		int low = open("/tmp", O_TMPFILE | O_RDWR, 0600), f = fcntl(low, F_DUPFD, 400);	/* not the number itself */
+		/* not the number itself */
+		int low = open("/tmp", O_TMPFILE | O_RDWR, 0600), f = fcntl(low, F_DUPFD, 400);
 
 		close(low);
 		if (f < 0)
@@ -388,7 +411,8 @@ static void *replaces(void *arg)
 	} while (!stop);	/* at least once: the connection is closed by it */
 	return NULL;
 }
-/* Blocked in recv on the number when it is taken away; anything may come of that but a file's bytes in the stream's place. */
+/* Blocked in recv on the number when it is taken away; anything may come of that but a file's
+ * bytes in the stream's place. */
 static void *receives(void *arg)
 {
 	int fd = (int)(intptr_t)arg;
@@ -428,7 +452,8 @@ SNIPPET(storm_against_blocked, "recv send close dup2")
 		nap_us(2000 + random() % 3000);
 		stop = 1;
 		pthread_join(storm, NULL);
-		shutdown(feeds, SHUT_RDWR);	/* who is still in a call leaves it, or when the last number is closed */
+		shutdown(feeds, SHUT_RDWR);	/* who is still in a call leaves it, or when the
+						 * last number is closed */
 		close(feeds);
 		pthread_join(i & 1 ? out : in, NULL);
 		shutdown(i & 1 ? b : a, SHUT_RDWR);

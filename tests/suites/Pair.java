@@ -1,6 +1,7 @@
-// Pair.java - java Pair.java server PORT | client PORT: a server with a Selector (echo) on PORT and one with a thread per
-// connection (sums) on PORT + 1; a client that uses both, by channels, by sockets with timeouts, by AsynchronousSocketChannel, and
-// that closes a socket in which another thread reads. Says what it saw, in an order that does not depend on time.
+// Pair.java - java Pair.java server PORT | client PORT: a server with a Selector (echo) on PORT and
+// one with a thread per connection (sums) on PORT + 1; a client that uses both, by channels, by
+// sockets with timeouts, by AsynchronousSocketChannel, and that closes a socket in which another
+// thread reads. Says what it saw, in an order that does not depend on time.
 import java.io.*;
 import java.net.*;
 import java.nio.*;
@@ -28,19 +29,22 @@ public class Pair {
 
 	static void echo(int port) throws IOException {
 		Selector sel = Selector.open();
-		ServerSocketChannel l = ServerSocketChannel.open().bind(new InetSocketAddress("127.0.0.1", port));
+		ServerSocketChannel l =
+			ServerSocketChannel.open().bind(new InetSocketAddress("127.0.0.1", port));
 		l.configureBlocking(false);
 		l.register(sel, SelectionKey.OP_ACCEPT);
 		while (true) {
 			sel.select();
-			for (Iterator<SelectionKey> it = sel.selectedKeys().iterator(); it.hasNext();) {
+			for (Iterator<SelectionKey> it = sel.selectedKeys().iterator();
+			     it.hasNext();) {
 				SelectionKey k = it.next();
 				it.remove();
 				try {
 					if (k.isAcceptable()) {
 						SocketChannel c = l.accept();
 						c.configureBlocking(false);
-						c.register(sel, SelectionKey.OP_READ, ByteBuffer.allocateDirect(65536));
+						c.register(sel, SelectionKey.OP_READ,
+							   ByteBuffer.allocateDirect(65536));
 						continue;
 					}
 					SocketChannel c = (SocketChannel) k.channel();
@@ -52,7 +56,9 @@ public class Pair {
 					b.flip();
 					c.write(b);
 					b.compact();
-					k.interestOps((b.hasRemaining() ? SelectionKey.OP_READ : 0) | (b.position() > 0 ? SelectionKey.OP_WRITE : 0));
+					k.interestOps(
+						(b.hasRemaining() ? SelectionKey.OP_READ : 0) |
+						(b.position() > 0 ? SelectionKey.OP_WRITE : 0));
 				} catch (IOException e) {
 					k.channel().close();
 				}
@@ -72,12 +78,14 @@ public class Pair {
 					long n = 0;
 					for (int r; (r = in.read(b)) > 0; n += r)
 						crc.update(b, 0, r);
-					DataOutputStream out = new DataOutputStream(s.getOutputStream());
+					DataOutputStream out =
+						new DataOutputStream(s.getOutputStream());
 					out.writeLong(n);
 					out.writeLong(crc.getValue());
 					out.flush();
 				} catch (IOException e) {
-					// the client closed, or asked for too much patience: its affair
+					// the client closed, or asked for too much patience: its
+					// affair
 				}
 			}).start();
 		}
@@ -104,7 +112,8 @@ public class Pair {
 		}
 		while (left > 0) {
 			sel.select();
-			for (Iterator<SelectionKey> it = sel.selectedKeys().iterator(); it.hasNext();) {
+			for (Iterator<SelectionKey> it = sel.selectedKeys().iterator();
+			     it.hasNext();) {
 				SelectionKey k = it.next();
 				it.remove();
 				SocketChannel c = (SocketChannel) k.channel();
@@ -142,9 +151,13 @@ public class Pair {
 		byte[] data = pattern(n, n);
 		CRC32 crc = new CRC32();
 		crc.update(data);
-		try (SocketChannel c = SocketChannel.open(new InetSocketAddress("127.0.0.1", port))) {
-			ByteBuffer[] v = gather ? new ByteBuffer[] { ByteBuffer.wrap(data, 0, n / 3), ByteBuffer.wrap(data, n / 3, n - n / 3) }
-				: new ByteBuffer[] { ByteBuffer.wrap(data) };
+		try (SocketChannel c =
+			     SocketChannel.open(new InetSocketAddress("127.0.0.1", port))) {
+			ByteBuffer[] v =
+				gather ? new ByteBuffer[] { ByteBuffer.wrap(data, 0, n / 3),
+							    ByteBuffer.wrap(data, n / 3,
+									    n - n / 3) }
+				       : new ByteBuffer[] { ByteBuffer.wrap(data) };
 			while (v[v.length - 1].hasRemaining())
 				c.write(v);
 			c.shutdownOutput();
@@ -162,7 +175,8 @@ public class Pair {
 		try (FileOutputStream o = new FileOutputStream(f)) {
 			o.write(data);
 		}
-		try (SocketChannel c = SocketChannel.open(new InetSocketAddress("127.0.0.1", port)); FileChannel in = new FileInputStream(f).getChannel()) {
+		try (SocketChannel c = SocketChannel.open(new InetSocketAddress("127.0.0.1", port));
+		     FileChannel in = new FileInputStream(f).getChannel()) {
 			for (long at = 0; at < data.length;)
 				at += in.transferTo(at, data.length - at, c);
 			c.shutdownOutput();
@@ -191,7 +205,8 @@ public class Pair {
 		}
 	}
 
-	// The JDK wakes the reader by a signal and gives the descriptor's number away by dup2() first.
+	// The JDK wakes the reader by a signal and gives the descriptor's number away by dup2()
+	// first.
 	static String closed(int port, boolean channel) throws Exception {
 		SocketChannel c = SocketChannel.open(new InetSocketAddress("127.0.0.1", port));
 		Socket s = channel ? null : new Socket("127.0.0.1", port);

@@ -1,11 +1,12 @@
 # shellcheck shell=bash disable=SC2034
-# calls_names.sh - sourced, from the top of the tree, by those who compare the table of calls (shim/libc/calls.def) with something: its rows, and which
-# functions of a libc belong into it.
+# calls_names.sh - sourced, from the top of the tree, by those who compare the table of calls
+# (shim/libc/calls.def) with something: its rows, and which functions of a libc belong into it.
 
 # rows KIND...: the names of the table's rows of these kinds
 rows() {
 	local kinds=" $* "
-	${CC:-cc} -E -P -x c - -I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' | LC_ALL=C sort
+	${CC:-cc} -E -P -x c - \
+		-I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' | LC_ALL=C sort
 #define CALL(ret, name, params, args, where, doc) CALL name
 #define CALLV(name, params, args, where, doc) CALL name
 #define VCALL(ret, name, params, last, args, where, doc) VCALL name

@@ -1,7 +1,8 @@
 /*
- * calls_oracle.c - corner cases of the interposed calls, one line of output each. tests/unit/test_calls.sh runs it
- * bare and under the wrappers: the lines must be the same, the kernel is the oracle.
- * With the argument "internal": the fd in CALLS_STUB_INTERNAL is the library's own and must look closed.
+ * calls_oracle.c - corner cases of the interposed calls, one line of output each.
+ * tests/unit/test_calls.sh runs it bare and under the wrappers: the lines must be the same, the
+ * kernel is the oracle. With the argument "internal": the fd in CALLS_STUB_INTERNAL is the
+ * library's own and must look closed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -71,7 +72,8 @@ static void accepting(void)
 	SAY("connect nonblock", connect(c, (struct sockaddr *)&at, sizeof(at)));
 	SAY("poll", poll(&p, 1, 1000));
 	d = accept4(listener, (struct sockaddr *)small, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	printf("accept4: %d len %u flags %x %x\n", d >= 0, len, fcntl(d, F_GETFL) & O_NONBLOCK, fcntl(d, F_GETFD));
+	printf("accept4: %d len %u flags %x %x\n", d >= 0, len, fcntl(d, F_GETFL) & O_NONBLOCK,
+	       fcntl(d, F_GETFD));
 	len = (socklen_t)-1;
 	fcntl(listener, F_SETFL, O_NONBLOCK);
 	SAY("accept len -1", accept(listener, (struct sockaddr *)small, &len));
@@ -88,8 +90,10 @@ static void receiving(void)
 	struct iovec iov = { buf, 1 }, neg = { buf, (size_t)-1 };
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
-	struct msghdr m = { .msg_name = &ss, .msg_namelen = sizeof(ss), .msg_iov = &iov, .msg_iovlen = 1,
-			    .msg_control = ctl, .msg_controllen = sizeof(ctl), .msg_flags = 0x1234 };
+	struct msghdr m = { .msg_name = &ss, .msg_namelen = sizeof(ss), .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = ctl, .msg_controllen = sizeof(ctl),
+				    .msg_flags = 0x1234 };
 
 	arrive("0123456789");
 	SAY("recvfrom", recvfrom(b, buf, 1, 0, (struct sockaddr *)&ss, &len));
@@ -98,11 +102,13 @@ static void receiving(void)
 	SAY("recvfrom len -1", recvfrom(b, buf, 1, 0, (struct sockaddr *)&ss, &len));
 	SAY("recvfrom no len", recvfrom(b, buf, 1, 0, (struct sockaddr *)&ss, NULL));
 	SAY("recvmsg", recvmsg(b, &m, MSG_CMSG_CLOEXEC));
-	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen, (unsigned)m.msg_flags);
+	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen,
+	       (unsigned)m.msg_flags);
 	m.msg_name = NULL;
 	m.msg_namelen = 55;
 	SAY("recvmsg without name", recvmsg(b, &m, 0));
-	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen, (unsigned)m.msg_flags);
+	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen,
+	       (unsigned)m.msg_flags);
 	SAY("peek", recv(b, buf, 1, MSG_PEEK));
 	SAY("read", read(b, buf, 2));
 	printf("%.2s\n", buf);
@@ -121,7 +127,8 @@ static void receiving(void)
 	m.msg_flags = 0x1234;
 	m.msg_controllen = 100;
 	SAY("recvmsg none", recvmsg(b, &m, MSG_DONTWAIT));
-	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen, (unsigned)m.msg_flags);
+	printf("name %u control %zu flags %x\n", m.msg_namelen, m.msg_controllen,
+	       (unsigned)m.msg_flags);
 	SAY("recv oob", recv(b, buf, 1, MSG_OOB));
 	fresh();
 	SAY("recv errqueue", recv(b, buf, 1, MSG_ERRQUEUE));
@@ -131,13 +138,16 @@ static void sending(void)
 {
 	char buf[100] = "";
 	struct iovec iov = { buf, 1 };
-	struct sockaddr_in other = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000005) };
-	struct msghdr m = { .msg_name = &other, .msg_namelen = 500, .msg_iov = &iov, .msg_iovlen = 1 };
+	struct sockaddr_in other = { .sin_family = AF_INET, .sin_port = htons(9),
+				     .sin_addr.s_addr = htonl(0x7f000005) };
+	struct msghdr m = { .msg_name = &other, .msg_namelen = 500, .msg_iov = &iov,
+			    .msg_iovlen = 1 };
 
 	SAY("sendto address", sendto(a, "x", 1, 0, (struct sockaddr *)&other, sizeof(other)));
 	SAY("sendto len 200", sendto(a, "x", 1, 0, (struct sockaddr *)&other, 200));
 	SAY("sendto len 0", sendto(a, "x", 1, 0, (struct sockaddr *)&other, 0));
-	SAY("sendto fastopen", sendto(a, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&other, sizeof(other)));
+	SAY("sendto fastopen",
+	    sendto(a, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&other, sizeof(other)));
 	SAY("sendmsg name 500", sendmsg(a, &m, 0));
 	m.msg_namelen = (socklen_t)-1;
 	SAY("sendmsg name -1", sendmsg(a, &m, 0));

@@ -1,10 +1,11 @@
 /*
  * calls_stub.c - stands for everything behind the wrappers, so that they can be loaded alone.
  *
- * Every TCP socket becomes a stream that stays on the kernel: each call takes the wrappers' plain branch,
- * so the branch "it is a stream" runs too. CALLS_STUB=tcp_only pins each stream, CALLS_STUB=off switches the
- * library off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
- * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
+ * Every TCP socket becomes a stream that stays on the kernel: each call takes the wrappers'
+ * plain branch, so the branch "it is a stream" runs too. CALLS_STUB=tcp_only pins each stream,
+ * CALLS_STUB=off switches the library off, CALLS_STUB=fast makes the plain branch refuse and
+ * answers the fast one with kernel calls. With CALLS_STUB_LOG=1 the time of libc_bind_all() goes
+ * to fd 2.
  */
 #include "../../shim/base/loop.h"
 #include "../../shim/wrap/wrap.h"
@@ -24,7 +25,12 @@ _Atomic(const struct policy_tunables *) shim_tun = &tunables;
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
 struct event fdtab_closes;
-void event_wait(struct event *e, uint32_t seen, uint64_t until) { (void)e; (void)seen; (void)until; }
+void event_wait(struct event *e, uint32_t seen, uint64_t until)
+{
+	(void)e;
+	(void)seen;
+	(void)until;
+}
 __thread uint32_t fdtab_kernel_calls;
 static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];
@@ -44,7 +50,8 @@ __attribute__((constructor)) static void start(void)
 
 	libc_bind_all();
 	if (getenv("CALLS_STUB_LOG")) {
-		int n = snprintf(line, sizeof(line), "libc_bind_all: %lu ns\n", (unsigned long)(now_ns() - t));
+		int n = snprintf(line, sizeof(line), "libc_bind_all: %lu ns\n",
+				 (unsigned long)(now_ns() - t));
 
 		sys(SYS_write, 2, line, n);
 	}
@@ -121,22 +128,58 @@ bool fd_number(int fd, const struct stream *of) { (void)fd; (void)of; return fal
 void fd_number_over(int fd) { (void)fd; }
 void fd_number_close(int fd) { (void)fd; }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
-int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
+int stream_close(struct stream *s, int fd)
+{
+	stream_forget_fd(s, fd);
+	return (int)sys(SYS_close, fd);
+}
 void log_line(int level, const char *fmt, ...) { (void)level; (void)fmt; }
-void stream_connect_result(struct stream *s, uint32_t gen, int err) { (void)gen; s->connected = !err; }
+void stream_connect_result(struct stream *s, uint32_t gen, int err)
+{
+	(void)gen;
+	s->connected = !err;
+}
 int stream_take_error(struct stream *s, uint32_t gen) { (void)s; (void)gen; return 0; }
 void stream_keep_error(struct stream *s, uint32_t gen, int err) { (void)s; (void)gen; (void)err; }
 bool stream_wants_inq(struct stream *s, int fd) { (void)s; (void)fd; return false; }
 _Atomic bool loop_left;
 void loop_thread_left(void) { }
-bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.tx++; return !fast; }
-bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.rx++; return !fast; }
+bool stream_plain_tx(struct stream *s, size_t n)
+{
+	(void)n;
+	if (!fast)
+		s->plain.tx++;
+	return !fast;
+}
+bool stream_plain_rx(struct stream *s, size_t n)
+{
+	(void)n;
+	if (!fast)
+		s->plain.rx++;
+	return !fast;
+}
 void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain.tx--; }
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n) { s->plain.rx--; return n; }
 ssize_t stream_kernel_read(struct stream *s, ssize_t n) { (void)s; return n; }
-int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
-int stream_fall_back(struct stream *s, enum reason r) { (void)r; s->mode = MODE_TCP_ONLY; errno = 0; return 0; }
-bool stream_make_tcp_only(struct stream *s, enum reason r) { (void)r; s->mode = MODE_TCP_ONLY; return true; }
+int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
+{
+	(void)s;
+	(void)gen;
+	return (int)sys(SYS_shutdown, fd, how);
+}
+int stream_fall_back(struct stream *s, enum reason r)
+{
+	(void)r;
+	s->mode = MODE_TCP_ONLY;
+	errno = 0;
+	return 0;
+}
+bool stream_make_tcp_only(struct stream *s, enum reason r)
+{
+	(void)r;
+	s->mode = MODE_TCP_ONLY;
+	return true;
+}
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on) { (void)gen; s->nonblock = on; }
 void stream_lock(struct stream *s) { (void)s; }
 void stream_unlock(struct stream *s) { (void)s; }
@@ -157,7 +200,8 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 	return req == SIOCOUTQNSD && getenv("CALLS_STUB_INTERNAL") ? 99 : -ENOENT;
 }
 
-void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val,
+		       socklen_t len)
 {
 	(void)s; (void)gen; (void)level; (void)name; (void)val; (void)len;
 	errno = 0;
@@ -213,7 +257,8 @@ enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n)
 enum ready_need ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
 	for (int i = 0; i < n; i++)
-		if (((r && FD_ISSET(i, r)) || (w && FD_ISSET(i, w)) || (x && FD_ISSET(i, x))) && fdtab_stream(i))
+		if (((r && FD_ISSET(i, r)) || (w && FD_ISSET(i, w)) || (x && FD_ISSET(i, x))) &&
+		    fdtab_stream(i))
 			return READY_NEEDED;
 	return READY_NOT;
 }
@@ -253,7 +298,14 @@ bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
 	return true;
 }
 
-bool ready_epoll_forget_fd(struct epoll *e, int fd, bool closing) { (void)e; (void)closing; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; return true; }
+bool ready_epoll_forget_fd(struct epoll *e, int fd, bool closing)
+{
+	(void)e;
+	(void)closing;
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	errno = 0;
+	return true;
+}
 
 int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event *ev)
 {
@@ -261,7 +313,8 @@ int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event 
 	return (int)sys(SYS_epoll_ctl, ep, op, fd, ev);
 }
 
-int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns,
+		     const sigset_t *mask)
 {
 	struct timespec t;
 
@@ -276,7 +329,12 @@ int fork_child_holds(struct stream *s) { (void)s; errno = 0; return 0; }
 bool loop_only_other_thread(void) { return false; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_hold_survivors(void) { errno = 0; }
-void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
+{
+	(void)named;
+	(void)what;
+	errno = 0;
+}
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
 void ready_park_again(void) { errno = 0; }
 int stream_fallback_while(struct stream *s, enum reason r, bool nonblock)

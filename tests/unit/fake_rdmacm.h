@@ -1,6 +1,7 @@
 /*
- * fake_rdmacm.h - librdmacm beside fake_verbs.h: ids that are counted, a queue of events, and the table. What a call does the test says
- * by its own functions, declared here; when an event comes, by queue_event().
+ * fake_rdmacm.h - librdmacm beside fake_verbs.h: ids that are counted, a queue of events, and
+ * the table. What a call does the test says by its own functions, declared here; when an event
+ * comes, by queue_event().
  */
 #ifndef FAKE_RDMACM_H
 #define FAKE_RDMACM_H
@@ -31,9 +32,14 @@ static int disconnect_id(struct rdma_cm_id *id);
 
 /* ---- the same for all */
 
-static struct rdma_event_channel *create_channel(void) { fake_events.fd = dup(0); return &fake_events; }
+static struct rdma_event_channel *create_channel(void)
+{
+	fake_events.fd = dup(0);
+	return &fake_events;
+}
 
-static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
+static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *ctx,
+		     enum rdma_port_space ps)
 {
 	(void)ps;
 	*id = calloc(1, sizeof **id);
@@ -71,9 +77,11 @@ static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
 
 static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
 
-static void queue_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, unsigned n)
+static void queue_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+			const void *data, unsigned n)
 {
-	queue[queue_tail++ % EVENTS] = (struct rdma_cm_event){ .id = id, .event = type, .status = status,
+	queue[queue_tail++ % EVENTS] = (struct rdma_cm_event){ .id = id, .event = type,
+							       .status = status,
 		.param.conn = { .private_data = data, .private_data_len = (uint8_t)n } };
 }
 

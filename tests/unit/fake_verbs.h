@@ -1,8 +1,9 @@
 /*
- * fake_verbs.h - two devices in this process, joined by a wire that the test controls: work requests wait in a
- * queue until fake_run() carries them out in order. Memory is reached by registered keys only, receive
- * buffers run out, completions come when the test lets them. fake_break() ends a queue pair as a lost cable does. The call
- * that makes something and that fake_fail counts down to fails, and so do all after it, as on a device that has no more.
+ * fake_verbs.h - two devices in this process, joined by a wire that the test controls: work
+ * requests wait in a queue until fake_run() carries them out in order. Memory is reached by
+ * registered keys only, receive buffers run out, completions come when the test lets them.
+ * fake_break() ends a queue pair as a lost cable does. The call that makes something and that
+ * fake_fail counts down to fails, and so do all after it, as on a device that has no more.
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -46,7 +47,8 @@ struct fake_end {
 	struct ibv_wc wc[2 * FAKE_WR];
 	unsigned wc_head, wc_tail;
 	struct { struct ibv_mr mr; int access; bool live; } mr[FAKE_MR];
-	unsigned mrs, posts, sends, armed, notifies, events, rnr, inlined, recv_posts, given;	/* given: receive buffers */
+	/* given: receive buffers */
+	unsigned mrs, posts, sends, armed, notifies, events, rnr, inlined, recv_posts, given;
 	bool broken;
 };
 
@@ -56,7 +58,8 @@ static unsigned fake_vectors;	/* that were used, as bits */
 static uint32_t fake_inline;	/* most bytes of that */
 static uint8_t fake_layer;	/* of its ports */
 static int fake_rd_atom, fake_init_rd_atom;	/* READs that it answers, and has under way */
-static int fake_made;	/* protection domains, memory regions, channels, queues, queue pairs that are not destroyed */
+static int fake_made;	/* protection domains, memory regions, channels, queues, queue pairs that
+			 * are not destroyed */
 
 static bool fake_fails(void)
 {
@@ -69,22 +72,37 @@ static bool fake_fails(void)
 	return false;
 }
 
-static struct fake_end *fake_of_ctx(struct ibv_context *c) { return c == &fake[0].ctx ? &fake[0] : &fake[1]; }
-static struct fake_end *fake_of_pd(struct ibv_pd *p) { return p == &fake[0].pd ? &fake[0] : &fake[1]; }
-static struct fake_end *fake_of_cq(struct ibv_cq *p) { return p == &fake[0].cq ? &fake[0] : &fake[1]; }
-static struct fake_end *fake_of_qp(struct ibv_qp *p) { return p == &fake[0].qp ? &fake[0] : &fake[1]; }
+static struct fake_end *fake_of_ctx(struct ibv_context *c)
+{
+	return c == &fake[0].ctx ? &fake[0] : &fake[1];
+}
+static struct fake_end *fake_of_pd(struct ibv_pd *p)
+{
+	return p == &fake[0].pd ? &fake[0] : &fake[1];
+}
+static struct fake_end *fake_of_cq(struct ibv_cq *p)
+{
+	return p == &fake[0].cq ? &fake[0] : &fake[1];
+}
+static struct fake_end *fake_of_qp(struct ibv_qp *p)
+{
+	return p == &fake[0].qp ? &fake[0] : &fake[1];
+}
 
-static void fake_wc_of(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len, bool solicited)
+static void fake_wc_of(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len,
+		       bool solicited)
 {
 	assert(e->wc_tail - e->wc_head < 2 * FAKE_WR);
-	e->wc[e->wc_tail++ % (2 * FAKE_WR)] = (struct ibv_wc){ .wr_id = id, .status = st, .byte_len = len };
+	e->wc[e->wc_tail++ % (2 * FAKE_WR)] = (struct ibv_wc){ .wr_id = id, .status = st,
+							       .byte_len = len };
 	if (e->armed == FAKE_ARMED || (e->armed && (solicited || st))) {
 		e->armed = 0;
 		e->events++;
 	}
 }
 
-static void fake_wc(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len) { fake_wc_of(e, id, st, len, false); }
+static void fake_wc(struct fake_end *e, uint64_t id, enum ibv_wc_status st,
+		    uint32_t len) { fake_wc_of(e, id, st, len, false); }
 
 static bool fake_reach(struct fake_end *e, uint64_t addr, uint32_t len, uint32_t key, int access)
 {
@@ -92,7 +110,8 @@ static bool fake_reach(struct fake_end *e, uint64_t addr, uint32_t len, uint32_t
 		struct ibv_mr *m = &e->mr[i].mr;
 
 		if (e->mr[i].live && m->rkey == key && addr >= (uintptr_t)m->addr &&
-		    addr + len <= (uintptr_t)m->addr + m->length && (e->mr[i].access & access) == access)
+		    addr + len <= (uintptr_t)m->addr + m->length &&
+		    (e->mr[i].access & access) == access)
 			return true;
 	}
 	return false;
@@ -146,7 +165,10 @@ __attribute__((unused)) static void fake_run(void)
 		;
 }
 
-static struct ibv_pd *fake_alloc_pd(struct ibv_context *c) { return fake_fails() ? NULL : &fake_of_ctx(c)->pd; }
+static struct ibv_pd *fake_alloc_pd(struct ibv_context *c)
+{
+	return fake_fails() ? NULL : &fake_of_ctx(c)->pd;
+}
 static int fake_dealloc_pd(struct ibv_pd *p) { (void)p; fake_made--; return 0; }
 
 static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int access)
@@ -158,7 +180,8 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int acce
 		return NULL;
 	i = e->mrs++;
 	assert(i < FAKE_MR);
-	e->mr[i].mr = (struct ibv_mr){ .addr = p, .length = n, .lkey = 1000 + i, .rkey = (e == &fake[0] ? 5000 : 9000) + i };
+	e->mr[i].mr = (struct ibv_mr){ .addr = p, .length = n, .lkey = 1000 + i,
+				       .rkey = (e == &fake[0] ? 5000 : 9000) + i };
 	e->mr[i].access = access;
 	e->mr[i].live = true;
 	return &e->mr[i].mr;
@@ -167,7 +190,9 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int acce
 static unsigned fake_relaxed;	/* regions that were asked for so */
 static bool fake_not_relaxed;	/* a kernel that does not know it */
 
-__attribute__((unused)) static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *pd, void *p, size_t n, uint64_t iova, unsigned access)
+__attribute__((unused)) static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *pd, void *p,
+								size_t n, uint64_t iova,
+								unsigned access)
 {
 	assert(iova == (uintptr_t)p);
 	errno = EINVAL;
@@ -179,10 +204,13 @@ __attribute__((unused)) static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *p
 
 static int fake_dmabuf = -1;	/* descriptor that is one */
 
-__attribute__((unused)) static struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t off, size_t n, uint64_t addr, int fd, int access)
+__attribute__((unused)) static struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t off,
+								 size_t n, uint64_t addr, int fd,
+								 int access)
 {
 	errno = EOPNOTSUPP;
-	return fd == fake_dmabuf ? fake_reg_mr(pd, (void *)(uintptr_t)(addr + off), n, access) : NULL;
+	return fd == fake_dmabuf ? fake_reg_mr(pd, (void *)(uintptr_t)(addr + off), n, access)
+				 : NULL;
 }
 
 static int fake_dereg_mr(struct ibv_mr *mr)
@@ -209,7 +237,8 @@ static struct ibv_comp_channel *fake_channel(struct ibv_context *c)
 
 static int fake_channel_end(struct ibv_comp_channel *c) { fake_made--; return close(c->fd); }
 
-static struct ibv_cq *fake_create_cq(struct ibv_context *c, int n, void *x, struct ibv_comp_channel *ch, int v)
+static struct ibv_cq *fake_create_cq(struct ibv_context *c, int n, void *x,
+				     struct ibv_comp_channel *ch, int v)
 {
 	struct fake_end *e = fake_of_ctx(c);
 
@@ -248,7 +277,8 @@ static int fake_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	return 0;
 }
 
-static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
+static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask,
+			 struct ibv_qp_init_attr *init)
 {
 	(void)qp, (void)mask, (void)init;
 	a->path_mtu = IBV_MTU_1024;
@@ -259,7 +289,8 @@ static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, str
 static int fake_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 {
 	(void)c;
-	*a = (struct ibv_device_attr){ .max_qp_rd_atom = fake_rd_atom, .max_qp_init_rd_atom = fake_init_rd_atom };
+	*a = (struct ibv_device_attr){ .max_qp_rd_atom = fake_rd_atom,
+				       .max_qp_init_rd_atom = fake_init_rd_atom };
 	return 0;
 }
 
@@ -276,7 +307,8 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 {
 	struct fake_end *e = fake_of_pd(pd);
 
-	if (qa->cap.max_inline_data > fake_inline) {	/* as a device that has little room for it */
+	/* as a device that has little room for it */
+	if (qa->cap.max_inline_data > fake_inline) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -349,8 +381,11 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 			return EINVAL;
 		assert(e->sq_tail - e->sq_head < 256);	/* what rc.c asked for */
 		assert(wr->num_sge == 1);
-		*w = (struct fake_wr){ .id = wr->wr_id, .op = wr->opcode, .signalled = wr->send_flags & IBV_SEND_SIGNALED, .solicited = wr->send_flags & IBV_SEND_SOLICITED,
-				       .raddr = wr->wr.rdma.remote_addr, .rkey = wr->wr.rdma.rkey, .len = wr->sg_list->length };
+		*w = (struct fake_wr){ .id = wr->wr_id, .op = wr->opcode,
+				       .signalled = wr->send_flags & IBV_SEND_SIGNALED,
+					       .solicited = wr->send_flags & IBV_SEND_SOLICITED,
+				       .raddr = wr->wr.rdma.remote_addr, .rkey = wr->wr.rdma.rkey,
+					       .len = wr->sg_list->length };
 		if (wr->send_flags & IBV_SEND_INLINE) {
 			assert(w->len <= fake_inline);
 			memcpy(w->inl, (void *)(uintptr_t)wr->sg_list->addr, w->len);
@@ -414,12 +449,19 @@ static void fake_init(void)
 		fake[i].ctx.device = &fake[i].dev;
 	}
 	verbs = (struct verbs){
-		.ibv_alloc_pd = fake_alloc_pd, .ibv_dealloc_pd = fake_dealloc_pd, .ibv_reg_mr = fake_reg_mr,
+		.ibv_alloc_pd = fake_alloc_pd, .ibv_dealloc_pd = fake_dealloc_pd,
+			.ibv_reg_mr = fake_reg_mr,
 		.ibv_dereg_mr = fake_dereg_mr, .ibv_create_comp_channel = fake_channel,
-		.ibv_destroy_comp_channel = fake_channel_end, .ibv_create_cq = fake_create_cq, .ibv_destroy_cq = fake_destroy_cq,
-		.ibv_get_cq_event = fake_get_event, .ibv_ack_cq_events = fake_ack, .ibv_modify_qp = fake_modify_qp,
-		.ibv_query_qp = fake_query_qp, .ibv_query_device = fake_query_device, .ibv_query_port = fake_query_port, .ibv_get_device_name = fake_name, .rdma_create_qp = fake_create_qp, .rdma_destroy_qp = fake_destroy_qp,
-		.poll_cq = fake_poll, .req_notify_cq = fake_notify, .post_send = fake_post_send, .post_recv = fake_post_recv,
+		.ibv_destroy_comp_channel = fake_channel_end, .ibv_create_cq = fake_create_cq,
+			.ibv_destroy_cq = fake_destroy_cq,
+		.ibv_get_cq_event = fake_get_event, .ibv_ack_cq_events = fake_ack,
+			.ibv_modify_qp = fake_modify_qp,
+		.ibv_query_qp = fake_query_qp, .ibv_query_device = fake_query_device,
+			.ibv_query_port = fake_query_port, .ibv_get_device_name = fake_name,
+				.rdma_create_qp = fake_create_qp,
+					.rdma_destroy_qp = fake_destroy_qp,
+		.poll_cq = fake_poll, .req_notify_cq = fake_notify, .post_send = fake_post_send,
+			.post_recv = fake_post_recv,
 	};
 }
 

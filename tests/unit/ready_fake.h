@@ -1,6 +1,7 @@
 /*
- * ready_fake.h - a stream layer for the tests of ready*.c: streams whose views the test sets, bells
- * that are plain eventfds, a dirty list in place of the links. Included by one file per test program.
+ * ready_fake.h - a stream layer for the tests of ready*.c: streams whose views the test sets,
+ * bells that are plain eventfds, a dirty list in place of the links. Included by one file per
+ * test program.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ static struct fake {
 static _Atomic int any_dirty;
 static _Atomic uint64_t spin_ns;	/* 0: no spinning */
 static _Atomic uint64_t spin_rounds;
-static void (*on_spin)(void);		/* called once there is nothing to see, before the bell is armed */
+static void (*on_spin)(void);		/* called once there is nothing to see, before the bell
+					 * is armed */
 
 static _Atomic int naps;		/* sleeps in the kernel */
 
@@ -68,7 +70,8 @@ static int count_ppoll(struct pollfd *f, nfds_t n, const struct timespec *t, con
 
 int (*real_epoll_wait)(int, struct epoll_event *, int, int) = count_epoll_wait;
 int (*real_epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *) = epoll_pwait;
-int (*real_epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) = epoll_pwait2;
+int (*real_epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *,
+			 const sigset_t *) = epoll_pwait2;
 int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = count_ppoll;
 
 static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
@@ -88,7 +91,8 @@ struct stream_view stream_view(struct stream *s)
 	on_view = NULL;
 	if (meanwhile)
 		meanwhile();
-	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .coming = f->coming, .cut = f->cut };
+	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0,
+				     .coming = f->coming, .cut = f->cut };
 }
 
 bool stream_at_end(struct stream *s)
@@ -113,7 +117,8 @@ void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
 	atomic_fetch_or(&s->bells, 1ull << b->idx);
 }
 
-void stream_bell_del(struct stream *s, struct bell *b) { atomic_fetch_and(&s->bells, ~(1ull << b->idx)); }
+void stream_bell_del(struct stream *s, struct bell *b) { atomic_fetch_and(&s->bells,
+	~(1ull << b->idx)); }
 
 void stream_waits_seen(struct stream *s, int fd) { s->waits_seen = fdtab_stream(fd) == s; }
 
@@ -133,7 +138,8 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
-void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->earn.stopped, (uint8_t)r); }
+void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->earn.stopped,
+	(uint8_t)r); }
 int stream_fall_back(struct stream *s, enum reason r);
 int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since)
 {
@@ -190,7 +196,8 @@ bool links_drain(void)
 	return any;
 }
 
-/* ---- link.h, between hosts: one link, whose completion channel is an eventfd. What came is seen when its event is taken. ---- */
+/* ---- link.h, between hosts: one link, whose completion channel is an eventfd. What came is
+ * seen when its event is taken. ---- */
 
 static int channel = -1;
 static uint64_t channel_id = 1;
@@ -276,7 +283,12 @@ bool spin_again(struct spin *sp)
 }
 
 void spin_end(_Atomic uint32_t *hit_rate, bool won) { (void)hit_rate; (void)won; }
-void spin_slept(_Atomic uint32_t *hit_rate, uint64_t ns, bool net) { (void)hit_rate; (void)ns; (void)net; }
+void spin_slept(_Atomic uint32_t *hit_rate, uint64_t ns, bool net)
+{
+	(void)hit_rate;
+	(void)ns;
+	(void)net;
+}
 
 /* ---- bell.h ---- */
 
@@ -336,7 +348,8 @@ void bell_drain(struct bell *b)
 
 /* ---- what tests do ---- */
 
-/* As the peer does: the state first, then the dirty bit, the bells; all sequentially consistent here. */
+/* As the peer does: the state first, then the dirty bit, the bells; all sequentially consistent
+ * here. */
 static void notify(int i)
 {
 	fakes[i].dirty = true;
@@ -395,9 +408,11 @@ __attribute__((unused)) static void forbid(const int *nr, int n)
 	int k = 0;
 
 	sigaction(SIGSYS, &sa, NULL);
-	f[k++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	f[k++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+					      offsetof(struct seccomp_data, nr));
 	for (int i = 0; i < n; i++) {
-		f[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nr[i], 0, 1);
+		f[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nr[i], 0,
+						      1);
 		f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
 	}
 	f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

@@ -1,7 +1,8 @@
 #!/bin/bash
-# test_calls.sh - the table of interposed calls (shim/libc/calls.def) against libc, and the wrappers alone, without
-# anything behind them (tests/unit/calls_stub.c), against the kernel.
-# Environment: B build directory (build), SHIM the library (its exports are compared too, if it is there), CC.
+# test_calls.sh - the table of interposed calls (shim/libc/calls.def) against libc, and the
+# wrappers alone, without anything behind them (tests/unit/calls_stub.c), against the kernel.
+# Environment: B build directory (build), SHIM the library (its exports are compared too, if it is
+# there), CC.
 # shellcheck disable=SC2086  # compilers, flags and names are words
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -13,16 +14,21 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 
 fail() { echo "FAIL: $*"; bad=1; }
-# none WHAT COMMAND...: fails if the command prints anything. Not a pipe's end, or `bad` would be set in a subshell.
+# none WHAT COMMAND...: fails if the command prints anything. Not a pipe's end, or `bad` would be
+# set in a subshell.
 none() { local what=$1 got; shift; got=$("$@"); [ -z "$got" ] || fail "$what:" $got; }
 only_in_first() { LC_ALL=C comm -23 "$1" "$2"; }
 
 . tests/unit/calls_names.sh
-exports() { nm -D --defined-only "$1" | awk '$2 ~ /^[TWiBDVR]$/ { print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u; }
+exports() {
+	nm -D --defined-only "$1" | awk '$2 ~ /^[TWiBDVR]$/ { print $3 }' | sed 's/@.*//' |
+		LC_ALL=C sort -u
+}
 
 # ---- 1. every libc function that takes an fd of interest has a row
 libc=$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')
-nm -D --defined-only "$libc" | awk '$2 ~ /^[TWi]$/ && !/GLIBC_PRIVATE/ { print $3 }' | sed 's/@.*//' |
+nm -D --defined-only "$libc" | awk '$2 ~ /^[TWi]$/ && !/GLIBC_PRIVATE/ { print $3 }' |
+	sed 's/@.*//' |
 	LC_ALL=C sort -u > "$work/libc"
 grep -E "$want" "$work/libc" | grep -vE "$other" > "$work/want"
 rows CALL VCALL OWN ALIAS NONE > "$work/rows"
@@ -30,7 +36,8 @@ rows CALL VCALL OWN ALIAS NONE > "$work/rows"
 none "in libc, but neither wrapped nor explained" only_in_first "$work/want" "$work/rows"
 none "more than one row" uniq -d "$work/rows"
 if [ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ]; then
-	none "a row, but not in libc" only_in_first <(grep -vxF "${newer// /$'\n'}" "$work/rows") "$work/libc"
+	none "a row, but not in libc" only_in_first <(grep -vxF "${newer// /$'\n'}" "$work/rows") \
+		"$work/libc"
 fi
 
 # ---- 2. the library exports exactly the table
@@ -38,10 +45,13 @@ flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Wer
 so=$work/calls.so
 tools/gen-map.sh > "$work/map"
 $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map" -o "$so" \
-	shim/libc/libc.c shim/libc/elf_symbols.c shim/base/usermem.c shim/wrap/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
+	shim/libc/libc.c shim/libc/elf_symbols.c shim/base/usermem.c shim/wrap/wrap_*.c \
+	tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
 rows CALL VCALL OWN ALIAS > "$work/wrapped"
-# the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers have dlsym to themselves
-{ $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
+# the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers
+# have dlsym to themselves
+{ $CC -E -P -x c - \
+	-I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
 #define CUDA(name, base, flavour, params, args) NAME name
 #define CUDA_WRITER(name, base) NAME name
 #include "cuda/cuda_calls.def"
@@ -52,7 +62,8 @@ for lib in "$so" $([ -e "$SHIM" ] && echo "$SHIM"); do
 	none "$lib: a wrapper's row, but not exported" only_in_first "$work/wrapped" "$work/exports"
 	none "$lib: exported, but no row" only_in_first "$work/exports" "$work/wrapped"
 done
-# a rename by a header (read64 for read) would make a reference to a symbol that nobody has looked at
+# a rename by a header (read64 for read) would make a reference to a symbol that nobody has looked
+# at
 large_names() { nm -D -u "$so" | grep -E '64(@|$)'; }
 none "large-file names are used" large_names
 
@@ -90,12 +101,14 @@ END
 $CC $flags -I shim -c -o "$work/proto.o" "$work/proto.c" || fail "a prototype differs from libc's"
 
 # ---- 4. the wrappers against the kernel
-$CC -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-result -o "$work/oracle" tests/unit/calls_oracle.c ||
+$CC -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-result -o "$work/oracle" \
+	tests/unit/calls_oracle.c ||
 	{ fail "calls_oracle.c does not build"; exit 1; }
 timeout 20 "$work/oracle" > "$work/bare" || fail "the bare run: $?"
 [ "$(wc -l < "$work/bare")" -gt 150 ] || fail "the bare run says too little"
 for mode in off plain tcp_only fast; do
-	CALLS_STUB=$mode LD_PRELOAD=$so timeout 20 "$work/oracle" > "$work/$mode" || fail "$mode: $?"
+	CALLS_STUB=$mode LD_PRELOAD=$so timeout 20 "$work/oracle" > "$work/$mode" ||
+		fail "$mode: $?"
 	diff "$work/bare" "$work/$mode" || fail "$mode: not what the kernel does"
 done
 cat > "$work/want" <<'END'
@@ -120,11 +133,13 @@ dup: 99
 after close of the other: 99
 dup2 onto: 0
 END
-CALLS_STUB_INTERNAL=51 LD_PRELOAD=$so timeout 20 "$work/oracle" internal 51< /dev/null | diff "$work/want" - ||
+CALLS_STUB_INTERNAL=51 LD_PRELOAD=$so timeout 20 "$work/oracle" internal 51< /dev/null |
+	diff "$work/want" - ||
 	fail "the library's own fds"
 
 # ---- 5. programs
-for cmd in "ls -l /etc" "bash -c 'echo \$(echo a | cat; (exit 3); echo \$?)'" "sh -c 'exec 3>&1; echo b >&3; exec 3>&-'"; do
+for cmd in "ls -l /etc" "bash -c 'echo \$(echo a | cat; (exit 3); echo \$?)'" \
+	"sh -c 'exec 3>&1; echo b >&3; exec 3>&-'"; do
 	want=$(eval "$cmd" 2>&1)
 	got=$(eval "LD_PRELOAD=$so $cmd" 2>&1)
 	[ "$want" = "$got" ] || fail "$cmd: $got"
@@ -141,13 +156,17 @@ assert subprocess.run(["cat"], input=want, stdout=subprocess.PIPE, close_fds=Tru
 print("fine")
 END
 	for mode in off plain tcp_only fast; do
-		got=$(cd "$work" && CALLS_STUB=$mode LD_PRELOAD=$so timeout 30 python3 web.py 2> "$work/err")
+		got=$(cd "$work" && CALLS_STUB=$mode LD_PRELOAD=$so timeout 30 python3 web.py 2> \
+			"$work/err")
 		[ "$got" = fine ] || fail "python3, $mode: $got $(tail -3 "$work/err")"
 	done
 fi
 
 # ---- 6. the document is current
-tools/gen-calls-doc.sh | cmp -s - docs/calls.md || fail "docs/calls.md is old: tools/gen-calls-doc.sh > docs/calls.md"
+tools/gen-calls-doc.sh | cmp -s - docs/calls.md ||
+	fail "docs/calls.md is old: tools/gen-calls-doc.sh > docs/calls.md"
 
-[ $bad = 0 ] && echo "all the same: $(wc -l < "$work/wrapped") names interposed, $(rows NONE | wc -l) explained"
+[ $bad = 0 ] &&
+	echo "all the same: $(wc -l < "$work/wrapped") names interposed, $(rows NONE |
+	wc -l) explained"
 exit $bad

@@ -1,8 +1,8 @@
 /*
- * test_closer.c - descriptors whose close may wait (shim/base/closer.c), and those that a peer passes
- * (shim/link/rights.c): a number that was the program's until the kernel gave it to us, a thread that
- * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the
- * test has it wait: when the number has its other file already.
+ * test_closer.c - descriptors whose close may wait (shim/base/closer.c), and those that a peer
+ * passes (shim/link/rights.c): a number that was the program's until the kernel gave it to us, a
+ * thread that cannot be had, a forked child, 253 at once, system calls that fail. The kernel
+ * waits where the test has it wait: when the number has its other file already.
  *
  * LINK: shim/base/proof.c shim/base/fdtab.c shim/base/lock.c shim/base/procfs.c shim/base/event.c
  */

@@ -1,9 +1,11 @@
 /*
- * test_cm.c - how a link's queue pair is made, on a fake librdmacm: the test says which event comes next. The order of steps on both
- * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
- * fails at each step, and that nothing is left open.
+ * test_cm.c - how a link's queue pair is made, on a fake librdmacm: the test says which event
+ * comes next. The order of steps on both sides, the policy's options, whom the listener lets in
+ * (the token: right, garbled, short, missing, a second caller), what fails at each step, and
+ * that nothing is left open.
  *
- * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c
+ * LINK: rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -89,9 +91,26 @@ static void keep(const struct rdma_conn_param *p)
 	memcpy(conn_data, p->private_data, p->private_data_len);
 }
 
-static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); connects++; return draw_port(); }
-static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); accepts++; return 0; }
-static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; rejects++; return 0; }
+static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	(void)id;
+	keep(p);
+	connects++;
+	return draw_port();
+}
+static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	(void)id;
+	keep(p);
+	accepts++;
+	return 0;
+}
+static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n)
+{
+	(void)id, (void)d, (void)n;
+	rejects++;
+	return 0;
+}
 static int disconnect_id(struct rdma_cm_id *id) { (void)id; return 0; }
 
 static struct segment segment;
@@ -101,7 +120,8 @@ static int changes;
 
 static void changed(struct cm *c) { ck_assert_ptr_eq(c, &cm); changes++; }
 
-static void happens(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, unsigned n)
+static void happens(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status,
+		    const void *data, unsigned n)
 {
 	queue_event(id, type, status, data, n);
 	cm_events(changed);
@@ -180,10 +200,15 @@ START_TEST(connects_in_steps)
 }
 END_TEST
 
-/* What rdmastat shows: the peer's number once the two are connected, and GIDs only where there are any. */
+/* What rdmastat shows: the peer's number once the two are connected, and GIDs only where there
+ * are any. */
 START_TEST(the_way)
 {
-	static const struct { uint8_t layer; enum ibv_transport_type transport; bool iwarp, ethernet; } kinds[] = {
+	static const struct {
+		uint8_t layer;
+		enum ibv_transport_type transport;
+		bool iwarp, ethernet;
+	} kinds[] = {
 		{ IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, false, true },
 		{ IBV_LINK_LAYER_INFINIBAND, IBV_TRANSPORT_IB, false, false },
 		{ IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IWARP, true, true },
@@ -198,8 +223,12 @@ START_TEST(the_way)
 	fake[0].dev.transport_type = kinds[_i].transport;
 	id = connecting();
 	id->port_num = 2;
-	id->route.addr.src_sin = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(1000), .sin_addr.s_addr = 1 };
-	id->route.addr.dst_sin = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(2000), .sin_addr.s_addr = 2 };
+	id->route.addr.src_sin = (struct sockaddr_in){ .sin_family = AF_INET,
+						       .sin_port = htobe16(1000),
+							       .sin_addr.s_addr = 1 };
+	id->route.addr.dst_sin = (struct sockaddr_in){ .sin_family = AF_INET,
+						       .sin_port = htobe16(2000),
+							       .sin_addr.s_addr = 2 };
 	id->route.addr.addr.ibaddr.sgid.raw[15] = 3;
 	id->route.addr.addr.ibaddr.dgid.raw[15] = 4;
 	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
@@ -232,15 +261,22 @@ START_TEST(without_options)
 	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], -1);
 	rc_close(rc);
 	cm_close(&cm);
-	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing,
+						 .watch = nothing });
 	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
 }
 END_TEST
 
-/* A smaller path MTU than the port's comes with a route that is given; else, or where that cannot be, the route is asked for. */
-static const struct { uint16_t mtu; uint8_t layer; enum ibv_transport_type transport; int fail, want; } mtus[] = {
+/* A smaller path MTU than the port's comes with a route that is given; else, or where that
+ * cannot be, the route is asked for. */
+static const struct {
+	uint16_t mtu;
+	uint8_t layer;
+	enum ibv_transport_type transport;
+	int fail, want;
+} mtus[] = {
 	{ 0, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, 0 },
 	{ 128, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, IBV_MTU_256 },
 	{ 256, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, IBV_MTU_256 },
@@ -299,7 +335,8 @@ static const struct { int steps; enum rdma_cm_event_type type; int status, want;
 	{ 0, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, -EHOSTUNREACH },
 	{ 1, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT, -ETIMEDOUT },
 	{ 2, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, -ETIMEDOUT },
-	{ 2, RDMA_CM_EVENT_REJECTED, 28, -ECONNREFUSED },	/* a reason of the protocol's, no errno */
+	/* a reason of the protocol's, no errno */
+	{ 2, RDMA_CM_EVENT_REJECTED, 28, -ECONNREFUSED },
 	{ 2, RDMA_CM_EVENT_CONNECT_ERROR, 0, -ECONNREFUSED },
 	{ 0, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ECONNREFUSED },
 	{ 2, RDMA_CM_EVENT_ADDR_CHANGE, 0, -ECONNREFUSED },
@@ -307,7 +344,8 @@ static const struct { int steps; enum rdma_cm_event_type type; int status, want;
 
 START_TEST(refused)
 {
-	static const enum rdma_cm_event_type steps[] = { RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED };
+	static const enum rdma_cm_event_type steps[] = { RDMA_CM_EVENT_ADDR_RESOLVED,
+							 RDMA_CM_EVENT_ROUTE_RESOLVED };
 	struct rdma_cm_id *id = connecting();
 
 	for (int i = 0; i < refusals[_i].steps; i++)
@@ -333,7 +371,8 @@ START_TEST(no_queue_pair)
 }
 END_TEST
 
-/* With iWARP the port that was drawn may be one of TCP's: others are tried, some, and for nothing else. */
+/* With iWARP the port that was drawn may be one of TCP's: others are tried, some, and for
+ * nothing else. */
 static const struct { int taken, e, connects, error; } ports[] = {
 	{ 1, EADDRINUSE, 2, 0 },
 	{ 15, EADDRINUSE, 16, 0 },
@@ -353,7 +392,9 @@ START_TEST(port_taken)
 	for (; cm.state != CM_CONNECT && cm.state != CM_DOWN; steps++) {
 		ck_assert_int_lt(steps, 100);
 		ck_assert_int_eq(cm.state, steps % 2 ? CM_ROUTE : CM_ADDR);
-		happens(cm.id, steps % 2 ? RDMA_CM_EVENT_ROUTE_RESOLVED : RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+		happens(cm.id,
+			steps % 2 ? RDMA_CM_EVENT_ROUTE_RESOLVED : RDMA_CM_EVENT_ADDR_RESOLVED, 0,
+			NULL, 0);
 		ck_assert_uint_eq(cm.id->route.addr.dst_sin.sin_port, there.sin_port);
 		ck_assert_uint_eq(drawn_from, 0);
 	}
@@ -373,7 +414,8 @@ START_TEST(port_taken_to_listen)
 	taken_errno = ports[_i].e;
 	ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
 	watch = fake_last_id;
-	ck_assert_int_eq(cm_listen(&cm, rc, (struct sockaddr *)&here, TOKEN), ports[_i].error ? ports[_i].error : 4711);
+	ck_assert_int_eq(cm_listen(&cm, rc, (struct sockaddr *)&here, TOKEN),
+			 ports[_i].error ? ports[_i].error : 4711);
 	ck_assert_int_eq(cm.state, ports[_i].error ? CM_NONE : CM_LISTEN);
 	fake_last_id = watch;
 }
@@ -427,8 +469,10 @@ START_TEST(accepts_the_token)
 END_TEST
 
 static const struct { const char *data; unsigned n; } strangers[] = {
-	{ NULL, 0 }, { NULL, CM_TOKEN }, { "sixteen bytes 16", 0 }, { "sixteen bytes 16", 15 }, { "sixteen bytes 17", 16 },
-	{ "Sixteen bytes 16", 16 }, { "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16 }, { "ixteen bytes 16ssixteen bytes 16", 32 },
+	{ NULL, 0 }, { NULL, CM_TOKEN }, { "sixteen bytes 16", 0 }, { "sixteen bytes 16", 15 },
+		{ "sixteen bytes 17", 16 },
+	{ "Sixteen bytes 16", 16 }, { "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16 },
+		{ "ixteen bytes 16ssixteen bytes 16", 32 },
 };
 
 START_TEST(refuses_strangers)
@@ -493,7 +537,8 @@ static void device_release(void)
 	}
 }
 
-/* When a device goes, its files are released, or its removal would wait for this process; not before the link has left it. */
+/* When a device goes, its files are released, or its removal would wait for this process; not
+ * before the link has left it. */
 START_TEST(device_goes)
 {
 	struct rdma_cm_id *id;
@@ -512,11 +557,13 @@ START_TEST(device_goes)
 	cm_close(&cm);
 	ck_assert_int_eq(ids, 0);
 	device_release();
-	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing,
+						 .watch = nothing });
 }
 END_TEST
 
-/* A device that is going when it is looked at: librdmacm has opened it, then could not ask for its address. */
+/* A device that is going when it is looked at: librdmacm has opened it, then could not ask for
+ * its address. */
 START_TEST(device_goes_while_probed)
 {
 	struct rdma_cm_id *id;
@@ -533,8 +580,8 @@ START_TEST(device_goes_while_probed)
 }
 END_TEST
 
-/* A device that was first seen when an address had been found, so that no probe of ours watches it. The link ends for another reason, then the
- * device goes; or it is going already. */
+/* A device that was first seen when an address had been found, so that no probe of ours watches
+ * it. The link ends for another reason, then the device goes; or it is going already. */
 START_TEST(device_of_an_event)
 {
 	struct rdma_cm_id *id, *watch;
@@ -556,13 +603,18 @@ START_TEST(device_of_an_event)
 		happens(watch, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	ck_assert_int_eq(ids, 0);
 	device_release();
-	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing,
+						 .watch = nothing });
 }
 END_TEST
 
-/* READs: what the device does, what the peer's does, and no more than 16; none where the device says nothing. */
-static const struct { int answers, has, peer_answers, peer_has, want_answers, want_has; } depths[] = {
-	{ 4, 126, 255, 255, 4, 16 }, { 16, 16, 8, 2, 2, 8 }, { 0, 0, 255, 255, 0, 0 }, { -1, 1, 0, 255, 0, 0 }, { 255, 1, 255, 255, 16, 1 },
+/* READs: what the device does, what the peer's does, and no more than 16; none where the device
+ * says nothing. */
+static const struct {
+	int answers, has, peer_answers, peer_has, want_answers, want_has;
+} depths[] = {
+	{ 4, 126, 255, 255, 4, 16 }, { 16, 16, 8, 2, 2, 8 },	  { 0, 0, 255, 255, 0, 0 },
+	{ -1, 1, 0, 255, 0, 0 },     { 255, 1, 255, 255, 16, 1 },
 };
 
 START_TEST(reads)
@@ -575,8 +627,10 @@ START_TEST(reads)
 	create_id(&fake_events, &id, cm.listen->context, RDMA_PS_TCP);
 	id->verbs = &fake[1].ctx;
 	queue_event(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, TOKEN, CM_TOKEN);
-	queue[(queue_tail - 1) % EVENTS].param.conn.responder_resources = (uint8_t)depths[_i].peer_has;
-	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth = (uint8_t)depths[_i].peer_answers;
+	queue[(queue_tail - 1) % EVENTS].param.conn.responder_resources =
+		(uint8_t)depths[_i].peer_has;
+	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth =
+		(uint8_t)depths[_i].peer_answers;
 	cm_events(changed);
 	ck_assert_int_eq(accepts, 1);
 	ck_assert_int_eq(conn.responder_resources, depths[_i].want_answers);
@@ -596,16 +650,20 @@ START_TEST(reads_asked_for)
 	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
 	ck_assert_int_eq(connects, 1);
-	ck_assert_int_eq(conn.responder_resources, depths[_i].answers < 0 ? 0 : depths[_i].answers < 16 ? depths[_i].answers : 16);
+	ck_assert_int_eq(conn.responder_resources, depths[_i].answers < 0    ? 0
+						   : depths[_i].answers < 16 ? depths[_i].answers
+									     : 16);
 	ck_assert_int_eq(conn.initiator_depth, depths[_i].has < 16 ? depths[_i].has : 16);
 	queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
-	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth = (uint8_t)depths[_i].peer_answers;
+	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth =
+		(uint8_t)depths[_i].peer_answers;
 	cm_events(changed);
 	ck_assert_int_eq(cm.reads, depths[_i].want_has);
 }
 END_TEST
 
-/* As many as there are: virtual functions of a card. Each is watched, and let go of when it goes. */
+/* As many as there are: virtual functions of a card. Each is watched, and let go of when it
+ * goes. */
 START_TEST(many_devices)
 {
 	static struct ibv_context many[100];

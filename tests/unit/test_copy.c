@@ -1,5 +1,6 @@
 /*
- * test_copy.c - copies that several threads share: every byte, nothing beside them, and what becomes of the threads.
+ * test_copy.c - copies that several threads share: every byte, nothing beside them, and what
+ * becomes of the threads.
  *
  * LINK: shim/base/copy.c shim/base/own_thread.c shim/base/event.c
  */
@@ -27,7 +28,8 @@ static _Atomic long by_caller, by_helper;	/* chunks */
 
 void loop_kick(void) { kicks++; }
 
-/* ThreadSanitizer, if it is there: the child of a process with several threads makes threads here, too. */
+/* ThreadSanitizer, if it is there: the child of a process with several threads makes threads
+ * here, too. */
 const char *__tsan_default_options(void) __attribute__((visibility("default")));
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 
@@ -85,7 +87,8 @@ static void *copies(void *arg)
 	caller = true;
 	ck_assert(from && to);
 	for (int c = 0; c < COPIES; c++) {
-		size_t n = (size_t)rand_r(&seed) % (c % 3 ? SIZE : 4 * COPY_SHARE_MIN), at = (size_t)rand_r(&seed) % EDGE;
+		size_t n = (size_t)rand_r(&seed) % (c % 3 ? SIZE : 4 * COPY_SHARE_MIN),
+		       at = (size_t)rand_r(&seed) % EDGE;
 		unsigned char *src = from + at, *dst = to + EDGE;
 		unsigned x = (unsigned)c * 2654435761u;
 
@@ -117,7 +120,8 @@ START_TEST(nobody_asked)
 	copies((void *)1);
 	ck_assert_int_eq(by_helper, 0);
 	conf.copy_threads = 2;
-	ck_assert_uint_eq(copy_threads_for(COPY_CALL_MIN - 1), 1);	/* a small call asks for nobody */
+	/* a small call asks for nobody */
+	ck_assert_uint_eq(copy_threads_for(COPY_CALL_MIN - 1), 1);
 	ck_assert_int_eq(kicks, 0);
 }
 END_TEST

@@ -1,6 +1,7 @@
 /*
- * test_cuda_map.c - which device memory the description of a ring leads to: the process that sent it decides, not what it says
- * of itself. The driver is a table of three allocations, of which two can be opened by a handle.
+ * test_cuda_map.c - which device memory the description of a ring leads to: the process that
+ * sent it decides, not what it says of itself. The driver is a table of three allocations, of
+ * which two can be opened by a handle.
  *
  * LINK: shim/gpu/map.c
  */
@@ -13,7 +14,9 @@
 #define SIZE 1048576u
 #define CTX  ((gpu_ctx)1)
 
-static const struct { gpu_addr at; char handle; } places[] = { { 0x10000000, 'A' }, { 0x20000000, 'B' }, { 0x30000000, 0 } };
+static const struct { gpu_addr at; char handle; } places[] = { { 0x10000000, 'A' },
+							       { 0x20000000, 'B' },
+								       { 0x30000000, 0 } };
 static int opened, closed;
 
 static gpu_result map(gpu_addr *p, const uint8_t handle[GPU_HANDLE])
@@ -56,7 +59,8 @@ static void begin(void)
 
 static struct cuda_desc ring(uint64_t id, char handle, gpu_addr place)
 {
-	return (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = id, .ring_size = SIZE, .ring_base = place, .len = 4096,
+	return (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = id, .ring_size = SIZE,
+				   .ring_base = place, .len = 4096,
 				   .ipc = { (uint8_t)handle } };
 }
 
@@ -176,7 +180,8 @@ START_TEST(in_use)
 }
 END_TEST
 
-/* A peer's offer names a ring of which he was asked before; not another's, nor ours, nor in another context. */
+/* A peer's offer names a ring of which he was asked before; not another's, nor ours, nor in
+ * another context. */
 START_TEST(known)
 {
 	struct cuda_desc a = ring(1, 'A', 0), mine = ring(2, 'X', 0x30000000), got = { 0 };

@@ -1,6 +1,7 @@
 /*
- * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
- * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
+ * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which
+ * order, who gets which landing ring, and when nothing is given. The driver is a table that
+ * writes down what it is asked; a GPU is what its attributes say.
  *
  * LINK: shim/gpu/net.c shim/cuda/cuda_ops.c shim/cuda/cuda_gdr.c
  */
@@ -45,7 +46,8 @@ bool cuda_lock_soon(void)
 #define RING (64ull << 20)
 #define CHUNK (8ull << 20)
 
-static char did[256];		/* a letter for each call: P push, p pop, H handle, F flush, D copy to the host, S wait, T take */
+static char did[256];		/* a letter for each call: P push, p pop, H handle, F flush, D
+				 * copy to the host, S wait, T take */
 static int attr[256];
 static bool allowed, no_handle, no_flush;
 static int fd_open, takes_fail, flush_fails;
@@ -53,7 +55,12 @@ static CUdeviceptr took_from;
 static size_t took;
 static bool kept;
 
-static void note(char c) { size_t n = strlen(did); ck_assert_uint_lt(n, sizeof did - 1); did[n] = c; }
+static void note(char c)
+{
+	size_t n = strlen(did);
+	ck_assert_uint_lt(n, sizeof did - 1);
+	did[n] = c;
+}
 
 bool cuda_allowed(void) { return allowed; }
 bool cuda_bind(void) { return true; }
@@ -77,7 +84,8 @@ CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
 	return g->base + g->size;
 }
 
-bool cuda_take_from(gpu_ctx ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+bool cuda_take_from(gpu_ctx ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov,
+		    bool keep)
 {
 	(void)iov, (void)niov;
 	ck_assert_ptr_eq(ctx, CTX);
@@ -92,10 +100,26 @@ static CUresult push(CUcontext c) { (void)c; note('P'); return 0; }
 static CUresult pop(CUcontext *c) { (void)c; note('p'); return 0; }
 static CUresult mode(int *m) { (void)m; return 0; }
 static CUresult device(CUdevice *d) { *d = 3; return 0; }
-static CUresult attribute(int *v, int a, CUdevice d) { ck_assert_int_eq(d, 3); *v = attr[a]; return 0; }
-static CUresult d2h(void *to, CUdeviceptr p, size_t n, CUstream st) { (void)to, (void)p, (void)n, (void)st; note('D'); return 0; }
+static CUresult attribute(int *v, int a, CUdevice d)
+{
+	ck_assert_int_eq(d, 3);
+	*v = attr[a];
+	return 0;
+}
+static CUresult d2h(void *to, CUdeviceptr p, size_t n, CUstream st)
+{
+	(void)to, (void)p, (void)n, (void)st;
+	note('D');
+	return 0;
+}
 static CUresult wait_for(CUstream st) { (void)st; note('S'); return 0; }
-static CUresult flush_writes(int target, int scope) { note('F'); ck_assert_int_eq(target, 0); ck_assert_int_eq(scope, 100); return flush_fails; }
+static CUresult flush_writes(int target, int scope)
+{
+	note('F');
+	ck_assert_int_eq(target, 0);
+	ck_assert_int_eq(scope, 100);
+	return flush_fails;
+}
 
 static CUresult handle(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags)
 {
@@ -119,12 +143,16 @@ void *cuda_real(const char *name)
 
 static void begin(void)
 {
-	cu = (struct cuda_api){ .cuCtxPushCurrent_v2 = push, .cuCtxPopCurrent_v2 = pop, .cuThreadExchangeStreamCaptureMode = mode,
-		.cuCtxGetDevice = device, .cuDeviceGetAttribute = attribute, .cuMemcpyDtoHAsync_v2 = d2h, .cuStreamSynchronize = wait_for };
+	cu = (struct cuda_api){ .cuCtxPushCurrent_v2 = push, .cuCtxPopCurrent_v2 = pop,
+				.cuThreadExchangeStreamCaptureMode = mode,
+		.cuCtxGetDevice = device, .cuDeviceGetAttribute = attribute,
+			.cuMemcpyDtoHAsync_v2 = d2h, .cuStreamSynchronize = wait_for };
 	memset(cuda_rings, 0, sizeof cuda_rings);
 	memset(gpu_ranges, 0, sizeof gpu_ranges);
 	for (int i = 0; i < 2; i++)
-		cuda_rings[i] = (struct cuda_ring){ .ctx = i ? OTHER : CTX, .base = BASE + (uint64_t)i * 2 * RING, .size = RING, .all = RING };
+		cuda_rings[i] = (struct cuda_ring){ .ctx = i ? OTHER : CTX,
+						    .base = BASE + (uint64_t)i * 2 * RING,
+							    .size = RING, .all = RING };
 	cuda_ctx = CTX;
 	allowed = true;
 	memset(attr, 0, sizeof attr);
@@ -153,7 +181,8 @@ START_TEST(no_row_is_missing)
 }
 END_TEST
 
-/* A dma-buf where driver and device have it; its descriptor is among ours, and only for the moment. */
+/* A dma-buf where driver and device have it; its descriptor is among ours, and only for the
+ * moment. */
 START_TEST(dma_buf)
 {
 	struct cuda_region r = { BASE, RING, -1, CTX };
@@ -197,7 +226,8 @@ START_TEST(whose)
 	ck_assert_uint_eq(c.base, a.base);
 	for (n = 4; cuda_landing_take(3, (uint32_t)n, &c) >= 0; n++)
 		;
-	ck_assert_int_eq(n, 4);				/* half of the ring's memory is for snapshots */
+	ck_assert_int_eq(n, 4);				/* half of the ring's memory is for
+							 * snapshots */
 	cuda_landings_end(1);
 	ck_assert_int_eq(cuda_landing_take(3, 5, &c), x);	/* nobody else can by now */
 	cuda_ctx = OTHER;
@@ -207,10 +237,15 @@ START_TEST(whose)
 END_TEST
 
 /* What a GPU must say to be written to. */
-static const struct { int supported, ordering, options; bool no_symbol; bool taken, flushed; } gpus[] = {
+static const struct {
+	int supported, ordering, options;
+	bool no_symbol;
+	bool taken, flushed;
+} gpus[] = {
 	{ 1, 100, 0, false, true, false }, { 1, 200, 0, false, true, false },
-	{ 1, 0, 1, false, true, true }, { 1, 0, 0, false, false, false }, { 1, 0, 2, false, false, false },
-	{ 0, 100, 1, false, false, false }, { 1, 0, 1, true, false, false }, { 1, 100, 0, true, true, false },
+	{ 1, 0, 1, false, true, true },	   { 1, 0, 0, false, false, false },
+	{ 1, 0, 2, false, false, false },  { 0, 100, 1, false, false, false },
+	{ 1, 0, 1, true, false, false },   { 1, 100, 0, true, true, false },
 };
 
 START_TEST(order)
@@ -235,12 +270,14 @@ START_TEST(order)
 	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false), sizeof buf);
 	ck_assert_str_eq(did, gpus[_i].flushed ? "PFpTPFpT" : "TT");
 	flush_fails = 999;
-	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false), gpus[_i].flushed ? 0 : sizeof buf);
+	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false),
+			  gpus[_i].flushed ? 0 : sizeof buf);
 	flush_fails = 0;
 }
 END_TEST
 
-/* No more than the buffers hold; kept for a copy to a device only if it is worth it and not shown twice; nothing from a GPU path that is off. */
+/* No more than the buffers hold; kept for a copy to a device only if it is worth it and not
+ * shown twice; nothing from a GPU path that is off. */
 START_TEST(reads)
 {
 	static char buf[2 * GPU_PATH_MIN];
@@ -273,7 +310,8 @@ START_TEST(reads)
 }
 END_TEST
 
-/* Where the snapshot of a byte is; none once it is another buffer's, or the GPU path is at its end. What is held is read with its own context. */
+/* Where the snapshot of a byte is; none once it is another buffer's, or the GPU path is at its
+ * end. What is held is read with its own context. */
 START_TEST(snapshots)
 {
 	static char buf[1000];
@@ -281,7 +319,8 @@ START_TEST(snapshots)
 	struct cuda_region r;
 	uint64_t at;
 
-	gpu_ranges[4] = (struct gpu_range){ .state = RANGE_LIVE, .ring = 0, .lo = (uintptr_t)buf, .hi = (uintptr_t)buf + 1000, .data = 8192 };
+	gpu_ranges[4] = (struct gpu_range){ .state = RANGE_LIVE, .ring = 0, .lo = (uintptr_t)buf,
+					    .hi = (uintptr_t)buf + 1000, .data = 8192 };
 	ck_assert(cuda_region_of(&ref, buf + 300, &r, &at));
 	ck_assert_uint_eq(at, BASE + 8192 + 300);
 	ck_assert_uint_eq(r.base, BASE);
@@ -302,7 +341,12 @@ START_TEST(snapshots)
 END_TEST
 
 /* A machine with GDRCopy's module, as its header says. */
-static struct { long open, version, pin, map; unsigned module, least; int opened, closed; uint8_t *window; } gdr;
+static struct {
+	long open, version, pin, map;
+	unsigned module, least;
+	int opened, closed;
+	uint8_t *window;
+} gdr;
 
 static long gdr_open(const char *path)
 {
@@ -355,7 +399,8 @@ static void gdr_begin(void)
 		gdr.window[i] = (uint8_t)(i * 7 ^ i >> 8);
 }
 
-/* Through the window: the right bytes at every place and length, none beside them, what has come is flushed, and the driver copies nothing. */
+/* Through the window: the right bytes at every place and length, none beside them, what has come
+ * is flushed, and the driver copies nothing. */
 START_TEST(window)
 {
 	static uint8_t to[CUDA_SMALL + 32];
@@ -417,8 +462,10 @@ END_TEST
 
 /* Each step that may fail: no window, nothing left open, and not asked again. */
 static const struct { long open, version, pin, map; unsigned module, least; } no_window[] = {
-	{ -ENOENT, 0, 0, 0, 2 << 16, 2 << 16 }, { 1009, -EINVAL, 0, 0, 2 << 16, 2 << 16 }, { 1009, 0, -EINVAL, 0, 2 << 16, 2 << 16 },
-	{ 1009, 0, 0, -EPERM, 2 << 16, 2 << 16 }, { 1009, 0, 0, 0, 1 << 16, 1 << 16 }, { 1009, 0, 0, 0, 3 << 16, 2 << 16 }, { 1009, 0, 0, 0, 2 << 16, 3 << 16 },
+	{ -ENOENT, 0, 0, 0, 2 << 16, 2 << 16 }, { 1009, -EINVAL, 0, 0, 2 << 16, 2 << 16 },
+		{ 1009, 0, -EINVAL, 0, 2 << 16, 2 << 16 },
+	{ 1009, 0, 0, -EPERM, 2 << 16, 2 << 16 }, { 1009, 0, 0, 0, 1 << 16, 1 << 16 },
+		{ 1009, 0, 0, 0, 3 << 16, 2 << 16 }, { 1009, 0, 0, 0, 2 << 16, 3 << 16 },
 };
 
 START_TEST(windowless)

@@ -1,6 +1,7 @@
 /*
- * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
- * The driver's copies are complete or not, as the test says.
+ * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and
+ * who is in nobody's way any more goes first. The driver's copies are complete or not, as the
+ * test says.
  *
  * LINK: shim/gpu/send.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
  */
@@ -35,8 +36,16 @@ static bool much_written;
 
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
-bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
-void cuda_learn(const struct gpu_range *r, enum outcome outcome) { outcomes[r - gpu_ranges] = outcome; learned++; }
+bool cuda_expected(uintptr_t lo, size_t n, int site)
+{
+	(void)lo, (void)n, (void)site;
+	return false;
+}
+void cuda_learn(const struct gpu_range *r, enum outcome outcome)
+{
+	outcomes[r - gpu_ranges] = outcome;
+	learned++;
+}
 void cuda_sending(uintptr_t lo) { (void)lo; }
 int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
 void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
@@ -51,7 +60,11 @@ void cuda_track_fork(bool child) { (void)child; }
 bool cuda_track_guards(void) { return false; }
 int cuda_track_open(bool guard) { (void)guard; return 0; }
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
-bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (void)hi, (void)limit; return much_written; }
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+{
+	(void)lo, (void)hi, (void)limit;
+	return much_written;
+}
 void cuda_reads_end(void) {}
 void cuda_windows_end(void) {}
 
@@ -131,7 +144,8 @@ static void sound(void)
 		for (int k = 0; k < i; k++) {
 			struct gpu_range *b = &gpu_ranges[k];
 
-			if (b->state != RANGE_FREE && a->ring == b->ring && a->off < b->off + b->len && b->off < a->off + a->len)
+			if (b->state != RANGE_FREE && a->ring == b->ring &&
+			    a->off < b->off + b->len && b->off < a->off + a->len)
 				ck_abort_msg("a byte of two");
 		}
 	}
@@ -154,10 +168,12 @@ START_TEST(held_one)
 }
 END_TEST
 
-/* So does one whose copy is still under way; and nothing is released for a place that cannot be had. */
+/* So does one whose copy is still under way; and nothing is released for a place that cannot be
+ * had. */
 START_TEST(running_one)
 {
-	int a = made(0, 4 * MB, 0x1000000), b = made(0, 4 * MB, 0x2000000), c = made(0, 4 * MB, 0x3000000), rec;
+	int a = made(0, 4 * MB, 0x1000000), b = made(0, 4 * MB, 0x2000000),
+	    c = made(0, 4 * MB, 0x3000000), rec;
 
 	running(b, true);
 	rec = made(0, 6 * MB, 0x4000000);	/* only behind b */
@@ -193,7 +209,8 @@ START_TEST(full)
 }
 END_TEST
 
-/* More buffers than records: the one whose room would be used next goes, not the newest, and not one that is held. */
+/* More buffers than records: the one whose room would be used next goes, not the newest, and not
+ * one that is held. */
 START_TEST(many)
 {
 	int recs[RANGES], rec;
@@ -208,7 +225,8 @@ START_TEST(many)
 	ck_assert_int_eq(learned, 1);
 	ck_assert_int_eq(outcomes[rec], outcome_EVICTED);
 	ck_assert_uint_eq(gpu_ranges[rec].off, RANGES * 128 * 1024ul);
-	ranges_drop(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);	/* of no use any more: before others that are */
+	/* of no use any more: before others that are */
+	ranges_drop(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);
 	learned = 0;
 	ck_assert_int_eq(made(0, 128 * 1024, 0xa000000), recs[40]);
 	ck_assert_int_eq(learned, 0);
@@ -251,7 +269,8 @@ START_TEST(random_use)
 				running(i, rand() % 8 == 0);
 			break;
 		default:
-			i = made(rand() % 2, 1 + (size_t)rand() % (rand() % 4 ? 300000 : 8 * MB), rand() % 4 ? 0x1000000 + (uintptr_t)(rand() % 100) * 16 * MB : 0);
+			i = made(rand() % 2, 1 + (size_t)rand() % (rand() % 4 ? 300000 : 8 * MB),
+				 rand() % 4 ? 0x1000000 + (uintptr_t)(rand() % 100) * 16 * MB : 0);
 			ck_assert(i < 0 || !pin[i]);
 			got += i >= 0;
 			sound();
@@ -261,8 +280,9 @@ START_TEST(random_use)
 }
 END_TEST
 
-/* What an offer says of a snapshot, by its two words and by the description: the place of the block's own first byte, also when a neighbour has
- * taken pages from the buffer's beginning, and while others hold the snapshot. */
+/* What an offer says of a snapshot, by its two words and by the description: the place of the
+ * block's own first byte, also when a neighbour has taken pages from the buffer's beginning, and
+ * while others hold the snapshot. */
 START_TEST(place_of_a_block)
 {
 	static const struct policy_tunables on = { .device = 1 };
@@ -319,7 +339,8 @@ START_TEST(pinned_by_others)
 }
 END_TEST
 
-/* It goes out part by part, and others are written meanwhile: that is asked about each time that a fourth has gone. */
+/* It goes out part by part, and others are written meanwhile: that is asked about each time that
+ * a fourth has gone. */
 START_TEST(sums_are_found_out)
 {
 	static const struct policy_tunables on = { .device = 1 };
@@ -358,7 +379,8 @@ static bool rec_mark(struct gpu_range *r, gpu_stream st)
 	return ok;
 }
 
-/* Records that something in a stream uses; the last argument: their bytes come in it, and nothing else has used them. */
+/* Records that something in a stream uses; the last argument: their bytes come in it, and
+ * nothing else has used them. */
 static int used_in(int ring, gpu_stream st, bool comes)
 {
 	int rec = made(ring, 64 * 1024, 0);
@@ -370,11 +392,13 @@ static int used_in(int ring, gpu_stream st, bool comes)
 
 static void ended(int rec) { busy[(uintptr_t)range_last(&gpu_ranges[rec])] = false; }
 
-/* What is behind something that has ended in its stream need not be asked about; in another stream, of another device or before it, it must. */
+/* What is behind something that has ended in its stream need not be asked about; in another
+ * stream, of another device or before it, it must. */
 START_TEST(order_of_a_stream)
 {
 	gpu_stream st = (gpu_stream)0x1000, other = (gpu_stream)0x2000;
-	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false), d = used_in(0, st, true), e = used_in(0, st, false);
+	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false),
+	    d = used_in(0, st, true), e = used_in(0, st, false);
 	int f = used_in(0, st, true);
 
 	rec_mark(&gpu_ranges[d], st);	/* the last of all: no more by its coming */

@@ -1,7 +1,9 @@
 /*
- * test_direct.c - a block that is withdrawn while the receiver copies it (shim/conn/stream_direct.c): the copy does not count, whatever it
- * was; one that had ended counts once; the snapshot is released once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
- * in place of process_vm_readv(2), or of the copy from the device.
+ * test_direct.c - a block that is withdrawn while the receiver copies it
+ * (shim/conn/stream_direct.c): the copy does not count, whatever it was; one that had ended
+ * counts once; the snapshot is released once. And what nobody takes is not offered every time.
+ * Both ends are in this process; what the sender does meanwhile is done in place of
+ * process_vm_readv(2), or of the copy from the device.
  *
  * LINK: shim/base/usermem.c
  */
@@ -12,7 +14,8 @@
 
 static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 #undef SYS_ARGS_
-#define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), \
+	(long)(d), (long)(e), (long)(f))
 #include "../../shim/conn/stream_int.h"
 /* A clock of its own: a microsecond for each look. */
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
@@ -75,7 +78,9 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f)
 		return sys6(n, a, b, c, d, e, f);
 	if (meanwhile)
 		meanwhile();
-	return readv_says ? readv_says : process_vm_readv(getpid(), (void *)b, (unsigned long)c, (void *)d, (unsigned long)e, 0);
+	return readv_says ? readv_says
+			  : process_vm_readv(getpid(), (void *)b, (unsigned long)c, (void *)d,
+					     (unsigned long)e, 0);
 }
 
 /* As a receive call does. */
@@ -93,7 +98,8 @@ static int offers;
 static bool takes;
 
 struct event stream_steps;
-static int rung, told;	/* threads that wait for another's block; a sender that has released its lock */
+static int rung, told;	/* threads that wait for another's block; a sender that has released its
+			 * lock */
 void event_ring_slow(struct event *e) { (void)e; rung++; }
 void stream_consumed(struct stream *s) { ck_assert(s == &rx); told++; }
 
@@ -168,14 +174,16 @@ bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_
 	return true;
 }
 
-size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n,
+		       const struct iovec *v, int nv, bool early, struct cuda_take *t)
 {
 	(void)pid, (void)v, (void)nv, (void)f;
 	ck_assert_uint_eq(o->desc, 42);
 	ck_assert_uint_eq(o->ring, 43);
 	ck_assert_uint_eq(o->at, 44);
 	ck_assert_uint_eq(o->addr, (uint64_t)(uintptr_t)block);
-	*t = (struct cuda_take){ .early = goes_on && early, .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
+	*t = (struct cuda_take){ .early = goes_on && early,
+				 .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
 	begun++;
 	if (meanwhile)
 		meanwhile();
@@ -236,7 +244,8 @@ static void begin(void)
 	atomic_store(&cuda_receives, 1);
 }
 
-/* The take lasts; the sender has released its lock, and now cannot wait any longer. Then the program uses its buffer. */
+/* The take lasts; the sender has released its lock, and now cannot wait any longer. Then the
+ * program uses its buffer. */
 static void withdraws(void)
 {
 	tx.direct.stuck = 1;
@@ -339,7 +348,8 @@ static void refused_with(uint64_t offer_sh)
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
 }
 
-/* The process has become another one: what it has at the address of our memory is not what we wrote there. */
+/* The process has become another one: what it has at the address of our memory is not what we
+ * wrote there. */
 START_TEST(of_another_process)
 {
 	begin();
@@ -399,10 +409,13 @@ static void is_refused(void)
 	ck_assert_uint_eq(thread_signals.critical, 0);
 }
 
-/* The peer must have what we have, and be in no sandbox that we are not in. The other way round is fine. */
+/* The peer must have what we have, and be in no sandbox that we are not in. The other way round
+ * is fine. */
 static const struct peer_rights lesser[] = {
-	{ .plain = false, .uid = 1, .gid = 1, .caps = 6 }, { .plain = true, .uid = 2, .gid = 1, .caps = 6 },
-	{ .plain = true, .uid = 1, .gid = 2, .caps = 6 }, { .plain = true, .uid = 1, .gid = 1, .caps = 5 },
+	{ .plain = false, .uid = 1, .gid = 1, .caps = 6 }, { .plain = true, .uid = 2, .gid = 1,
+							     .caps = 6 },
+	{ .plain = true, .uid = 1, .gid = 2, .caps = 6 }, { .plain = true, .uid = 1, .gid = 1,
+							    .caps = 5 },
 	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .filters = 1 },
 	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .no_new_privs = true },
 	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .user_ns = 1 },
@@ -420,7 +433,8 @@ START_TEST(of_lesser_rights)
 }
 END_TEST
 
-/* What the kernel hides from all others: only if we are root, as whom every program of the peer's has it. */
+/* What the kernel hides from all others: only if we are root, as whom every program of the
+ * peer's has it. */
 START_TEST(of_rights_by_exec)
 {
 	for (uid_t uid = 0; uid < 2; uid++) {
@@ -555,7 +569,8 @@ START_TEST(rights_that_nobody_tells)
 }
 END_TEST
 
-/* The process ends while its memory is read, and its number may be another's. What was read is nothing. */
+/* The process ends while its memory is read, and its number may be another's. What was read is
+ * nothing. */
 static void ends(void) { gone = true; }
 
 START_TEST(of_a_process_that_has_ended)
@@ -620,11 +635,13 @@ START_TEST(gone_on_in_a_copy)
 	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
 	ck_assert_int_eq(buffer[0], 0);
 	/* The sender is told, where there is still one. */
-	ck_assert_uint_eq(atomic_load(&sh.offer), _i == 0 || _i == 1 || _i == 6 ? RING_TAKING : RING_DECLINED);
+	ck_assert_uint_eq(atomic_load(&sh.offer),
+			  _i == 0 || _i == 1 || _i == 6 ? RING_TAKING : RING_DECLINED);
 }
 END_TEST
 
-/* Another thread takes the next offer, while the copy of the one that was withdrawn still goes on. */
+/* Another thread takes the next offer, while the copy of the one that was withdrawn still goes
+ * on. */
 static void takes_the_next(void)
 {
 	meanwhile = NULL;
@@ -738,7 +755,9 @@ END_TEST
 
 static ssize_t sends(bool snapshot, bool veiled)
 {
-	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N, .veiled = veiled }, false) : direct_send(&tx, block, N);
+	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .ring = 43,
+		.at = 44, .rec = 7, .len = N,
+			.veiled = veiled }, false) : direct_send(&tx, block, N);
 }
 
 START_TEST(offered_in_vain)
@@ -749,19 +768,22 @@ START_TEST(offered_in_vain)
 			ck_assert_int_eq(sends(snapshot, false), 0);
 		ck_assert_int_eq(offers, 3);	/* then 4 are left out, then 8 */
 		ck_assert_int_eq(release, snapshot ? 20 : 0);
-		ck_assert_int_eq(sends(!snapshot, false), 0);	/* the other kind has its own hit_rate */
+		/* the other kind has its own hit_rate */
+		ck_assert_int_eq(sends(!snapshot, false), 0);
 		ck_assert_int_eq(offers, 4);
 		takes = true;
 		for (int i = 0; i < 20; i++)
 			sends(snapshot, false);
-		ck_assert_int_eq(offers, 4 + 9);	/* the 32nd is taken, and so is each after it */
+		ck_assert_int_eq(offers, 4 + 9);	/* the 32nd is taken, and so is each
+							 * after it */
 		ck_assert_int_eq(soon, snapshot ? 28 : 0);	/* 4, 8, 16 */
 		ck_assert_int_eq(not_soon, snapshot ? 3 : 1);
 	}
 }
 END_TEST
 
-/* A sender that waits: its offer stands, with the lock free, while it is worth it; after a wait in vain it does not wait again until one is taken. */
+/* A sender that waits: its offer stands, with the lock free, while it is worth it; after a wait
+ * in vain it does not wait again until one is taken. */
 START_TEST(waits_for_a_late_reader)
 {
 	struct cuda_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
@@ -803,7 +825,8 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), N);
 	takes = ref.veiled = false;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
-	atomic_store(&rx.snd.ring.sh->wr, 1);	/* what the program has to read itself ends the wait */
+	atomic_store(&rx.snd.ring.sh->wr, 1);	/* what the program has to read itself ends the
+						 * wait */
 	ck_assert(direct_settle(&tx, false));
 	ck_assert(!tx.direct.stuck);
 }
@@ -820,7 +843,8 @@ START_TEST(waits_for_its_timeout)
 	tx.opt.snd_timeo_us = 250;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert_uint_ge(tx.direct.until, start);
-	ck_assert_uint_le(tx.direct.until, start + 250000 + 10000);	/* each look at the clock takes 1 us */
+	/* each look at the clock takes 1 us */
+	ck_assert_uint_le(tx.direct.until, start + 250000 + 10000);
 	while (!direct_settle(&tx, false))
 		;
 	tx.opt.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
@@ -840,7 +864,8 @@ START_TEST(offered_in_vain_but_veiled)
 }
 END_TEST
 
-/* The receiver still reads the snapshot when the sender's call returns: it is held, and the receiver tells of the end at its next take. */
+/* The receiver still reads the snapshot when the sender's call returns: it is held, and the
+ * receiver tells of the end at its next take. */
 START_TEST(read_beyond_the_take)
 {
 	begin();
@@ -917,7 +942,8 @@ START_TEST(read_elsewhere)
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 	read_ends = false;
 	ck_assert_int_eq(sends(true, false), N);
-	ck_assert_int_eq(sends(true, false), N);	/* does not end: this stream tells nothing more */
+	ck_assert_int_eq(sends(true, false), N);	/* does not end: this stream tells
+							 * nothing more */
 	read_ends = true;
 	ck_assert(!direct_read_over(&rx, true));
 	ck_assert_uint_eq(direct_watch(&rx, now_us() + WATCH_US), UINT64_MAX);
@@ -947,8 +973,8 @@ START_TEST(read_to_the_end_by_the_background_thread)
 }
 END_TEST
 
-/* A receiver that takes one block after the other tells of their ends itself: the background thread is not woken for each, and looks again when nothing has
- * come for as long. */
+/* A receiver that takes one block after the other tells of their ends itself: the background
+ * thread is not woken for each, and looks again when nothing has come for as long. */
 START_TEST(watched_while_it_receives)
 {
 	uint64_t due = 0;

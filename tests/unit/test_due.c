@@ -18,7 +18,8 @@ static struct due item[N];
 static bool there[N];
 static uint64_t when[N];
 
-/* The heap's memory is given back only when the heap has other: another thread may fork in between. */
+/* The heap's memory is given back only when the heap has other: another thread may fork in
+ * between. */
 static struct due_heap *in_use = &h;
 static int given_back;
 
@@ -65,7 +66,8 @@ START_TEST(empty)
 }
 END_TEST
 
-/* What is put, moved, taken and popped at random comes out in order, and is where it says that it is. */
+/* What is put, moved, taken and popped at random comes out in order, and is where it says that
+ * it is. */
 START_TEST(as_a_list)
 {
 	srandom(1);

@@ -1,5 +1,6 @@
 /*
- * test_earn.c - which connections earn an upgrade, and what those before them have to do with it. The sockets are real.
+ * test_earn.c - which connections earn an upgrade, and what those before them have to do with
+ * it. The sockets are real.
  *
  * LINK: shim/conn/earn.c shim/base/sock.c shim/base/lock.c
  */
@@ -44,7 +45,8 @@ static int one, other;		/* listeners */
 
 static void begin(void)
 {
-	tun = (struct policy_tunables){ .earn_bytes = 65536, .earn_rounds = 16, .earn_lifetime = 1 };
+	tun = (struct policy_tunables){ .earn_bytes = 65536, .earn_rounds = 16,
+					.earn_lifetime = 1 };
 	atomic_store(&shim_tun, &tun);
 	atomic_store(&shim_pid, getpid());
 	one = listener("127.0.0.1");
@@ -72,7 +74,8 @@ static struct end *make(int l, enum stream_role role)
 	return e;
 }
 
-/* So many turns of 100 bytes each way, as long as it is on TCP; the rest on the fast path. When it was upgraded, or 0. */
+/* So many turns of 100 bytes each way, as long as it is on TCP; the rest on the fast path. When
+ * it was upgraded, or 0. */
 static unsigned turns(struct end *e, unsigned n)
 {
 	unsigned when = 0;
@@ -81,7 +84,9 @@ static unsigned turns(struct end *e, unsigned n)
 		for (uint8_t way = 1; way <= 2; way++) {
 			bool fast = atomic_load(&e->s.upgrade);
 
-			atomic_fetch_add(way == 1 ? &e->row.tx_bytes[fast ? PATH_SHM : PATH_TCP] : &e->row.rx_bytes[fast ? PATH_SHM : PATH_TCP], 100);
+			atomic_fetch_add(way == 1 ? &e->row.tx_bytes[fast ? PATH_SHM : PATH_TCP]
+						  : &e->row.rx_bytes[fast ? PATH_SHM : PATH_TCP],
+					 100);
 			if (!fast)
 				earn_moved(&e->s, 100, way);
 			if (!when && atomic_load(&e->s.upgrade))
@@ -121,8 +126,10 @@ START_TEST(short_ones)
 	for (int i = 0; i < 50; i++)
 		ck_assert_uint_eq(one_of(one, role, 30), 0);
 	ck_assert_int_eq(said_short, 50);
-	ck_assert_uint_eq(one_of(other, role, 30), 16);			/* nothing is held against another port, */
-	ck_assert_uint_eq(one_of(one, roles[!_i], 30), 16);		/* or against one that we have accepted from */
+	/* nothing is held against another port, */
+	ck_assert_uint_eq(one_of(other, role, 30), 16);
+	/* or against one that we have accepted from */
+	ck_assert_uint_eq(one_of(one, roles[!_i], 30), 16);
 	for (int i = 0; i < 4; i++)
 		ck_assert_uint_eq(one_of(one, role, 1000), 256);	/* they live on */
 	ck_assert_uint_eq(one_of(one, role, 1000), 256);
@@ -230,7 +237,8 @@ START_TEST(still_living)
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
 	for (int i = 0; i < 5; i++)
 		end(e[i]);
-	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);		/* and count once: 32 - 20 + 2 points */
+	/* and count once: 32 - 20 + 2 points */
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 0);
@@ -243,7 +251,9 @@ START_TEST(many_places)
 	for (uint32_t i = 0; i < 40; i++)
 		one_of(one, ROLE_CLIENT, 30);
 	for (uint32_t i = 0; i < 2000; i++) {
-		struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010000 + i), .sin_port = htons(9) };
+		struct sockaddr_in a = { .sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(0x7f010000 + i),
+						 .sin_port = htons(9) };
 		struct end *e = make(one, ROLE_CLIENT);
 		int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -256,7 +266,8 @@ START_TEST(many_places)
 }
 END_TEST
 
-/* Nobody was found with what it had earned by: again when it has moved as much as a wary end asks for; counted on in the meantime. */
+/* Nobody was found with what it had earned by: again when it has moved as much as a wary end
+ * asks for; counted on in the meantime. */
 START_TEST(second_search)
 {
 	struct end *e = make(one, ROLE_CLIENT);
@@ -272,7 +283,8 @@ START_TEST(second_search)
 }
 END_TEST
 
-/* Four times in all, each after 16 times as much as the last; what it has moved already is no reason for the next. */
+/* Four times in all, each after 16 times as much as the last; what it has moved already is no
+ * reason for the next. */
 START_TEST(last_search)
 {
 	struct end *e = make(one, ROLE_CLIENT);
@@ -308,7 +320,8 @@ START_TEST(again_at_once)
 }
 END_TEST
 
-/* In a forked child it has a row of its own, with nothing in it: that says nothing of how long it lived. */
+/* In a forked child it has a row of its own, with nothing in it: that says nothing of how long
+ * it lived. */
 START_TEST(anew)
 {
 	for (int i = 0; i < 40; i++) {
@@ -392,7 +405,8 @@ START_TEST(known_to_all)
 }
 END_TEST
 
-/* A place whose connections become short is searched for a few times more, and then it is wary, as all short ones are. */
+/* A place whose connections become short is searched for a few times more, and then it is wary,
+ * as all short ones are. */
 START_TEST(become_short)
 {
 	unsigned searched = 0;
@@ -449,7 +463,8 @@ START_TEST(strange_files)
 }
 END_TEST
 
-/* Who has given its user up, as a child or by itself, has the file no more: neither a descriptor nor a mapping. */
+/* Who has given its user up, as a child or by itself, has the file no more: neither a descriptor
+ * nor a mapping. */
 START_TEST(no_heirloom)
 {
 	char line[512], path[64];
@@ -493,10 +508,12 @@ START_TEST(lies)
 		ck_assert(places_exchange(getuid(), none, all));
 		for (int k = 0; k < PLACES; k++)
 			if (all[k])
-				all[k] = (all[k] >> 32 << 32) | (uint32_t)(i < 3 ? -i : random() << 8 ^ random());
+				all[k] = (all[k] >> 32 << 32) |
+					 (uint32_t)(i < 3 ? -i : random() << 8 ^ random());
 		ck_assert(places_exchange(getuid(), every, all));
 		when = by_another(one, ROLE_SERVER, 1000, 1);
-		ck_assert_msg(when == 1 || when == 16 || when == 200, "%u", when);	/* 200: 256 */
+		/* 200: 256 */
+		ck_assert_msg(when == 1 || when == 16 || when == 200, "%u", when);
 	}
 	for (int i = 0; i < 60; i++)	/* and is put right */
 		by_another(one, ROLE_SERVER, 1000, 1);
@@ -540,7 +557,8 @@ static bool told(void)
 	return places_exchange(getuid(), one_changed, words);
 }
 
-/* Where there is no room the file is made in part; whoever comes when there is some makes the rest. */
+/* Where there is no room the file is made in part; whoever comes when there is some makes the
+ * rest. */
 START_TEST(no_room)
 {
 	struct stat st;

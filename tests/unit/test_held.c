@@ -1,6 +1,8 @@
 /*
- * test_held.c - snapshots that a peer on this host still reads when its receive is counted (shim/conn/stream_device.c, under shim/conn/stream_direct.c): each is released
- * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
+ * test_held.c - snapshots that a peer on this host still reads when its receive is counted
+ * (shim/conn/stream_device.c, under shim/conn/stream_direct.c): each is released once, when the
+ * peer says that it has been read, when its link has ended, or, of who does not say so, later.
+ * The peer is this test.
  *
  * LINK: shim/conn/stream_device.c
  */
@@ -36,13 +38,21 @@ static int release, later;
 
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": " ARCH_TRAP);
-NEVER(lock_slow) NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
-NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close)
-NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
-NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look)
-NEVER(wire_any) NEVER(cuda_take_finds) NEVER(peer_memory_begin) NEVER(peer_memory_copy) NEVER(peer_memory_end) NEVER(peer_memory_wipe)
+NEVER(lock_slow)
+NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end)
+	NEVER(cuda_take_drop) NEVER(cuda_read_over) NEVER(cuda_read_next) NEVER(cuda_region_of)
+		NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close) NEVER(
+			cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over)
+			NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
+				NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event)
+					NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(wire_any)
+						NEVER(cuda_take_finds) NEVER(peer_memory_begin)
+							NEVER(peer_memory_copy)
+								NEVER(peer_memory_end)
+									NEVER(peer_memory_wipe)
 
-const struct path path_shm = { .kind = PATH_SHM };
+										const
+	struct path path_shm = { .kind = PATH_SHM };
 const struct path *const paths[PATH_KINDS] = { [PATH_SHM] = &path_shm };
 void critical_done(void) { }
 int peer_memory_may(struct link *of) { (void)of; return 0; }
@@ -53,7 +63,10 @@ void stream_consumed(struct stream *s) { (void)s; }
 struct event stream_steps;
 void event_ring_slow(struct event *e) { (void)e; }
 void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
-void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon) { (void)ref, (void)reason, (void)soon; }
+void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
+{
+	(void)ref, (void)reason, (void)soon;
+}
 void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; release++; }
 void cuda_unref_late(const struct cuda_ref *ref) { (void)ref; later++; }
 
@@ -170,19 +183,22 @@ START_TEST(never_read)
 		n++;
 	}
 	ck_assert_int_eq(n, 16);
-	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.snd.ring.wr + N);	/* of what was not offered */
+	/* of what was not offered */
+	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.snd.ring.wr + N);
 	ck_assert_int_eq(later, 1);
 	device_detach(&tx);
 	ck_assert_int_eq(later, 17);
 }
 END_TEST
 
-/* While an offer waits for a reader with the lock free, another thread finds that the block before has been read. */
+/* While an offer waits for a reader with the lock free, another thread finds that the block
+ * before has been read. */
 START_TEST(read_while_another_is_offered)
 {
 	begin();
 	sent();
-	ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, true), -EBUSY);
+	ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4,
+		.len = N }, true), -EBUSY);
 	atomic_store(&sh.offer_read, N);
 	device_settle_all();
 	ck_assert_int_eq(release, 1);
@@ -201,7 +217,8 @@ START_TEST(places)
 {
 	for (int i = 0; i < 200; i++) {
 		begin();
-		ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, false), 0);
+		ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42,
+			.rec = 4, .len = N }, false), 0);
 		ck_assert_ptr_null(tx.device.out);
 		ck_assert(device_room(&tx));
 		device_settle(&tx);

@@ -1,6 +1,6 @@
 /*
- * test_hide.c - no address and no host's name is left in what a bundle shows, whatever stands around
- * it (tools/rdmastat/ground/rdmastat_hide.c).
+ * test_hide.c - no address and no host's name is left in what a bundle shows, whatever stands
+ * around it (tools/rdmastat/ground/rdmastat_hide.c).
  *
  * LINK: tools/rdmastat/ground/rdmastat_hide.c
  */
@@ -26,11 +26,14 @@ static const char *hidden(const char *line)
 }
 
 static const char *const before[] = {
-	"", " ", "word:", "d:", "face:", "deadbeef:", "a:b:", "peer=", "[", "(", "<", "\"", "http://", "tcp://u@",
-	"root@", "/", ",", "-", "->", "x_", "2026-11-26 12:34:56 ", "17 ", "file.c:12:3: ", "\xc3\xa9", "@", "#",
+	"", " ", "word:", "d:", "face:", "deadbeef:", "a:b:", "peer=", "[", "(", "<", "\"",
+		"http://", "tcp://u@",
+	"root@", "/", ",", "-", "->", "x_", "2026-11-26 12:34:56 ", "17 ", "file.c:12:3: ",
+		"\xc3\xa9", "@", "#",
 };
 static const char *const behind[] = {
-	"", " ", ":80", "]:80", "/24", ",", ".", ".80", "->", "%eth0", "%2", ")", ": it", "/x:y", "_x", "-a", "\n", "@b", ";",
+	"", " ", ":80", "]:80", "/24", ",", ".", ".80", "->", "%eth0", "%2", ")", ": it", "/x:y",
+		"_x", "-a", "\n", "@b", ";",
 };
 #define ALL(a) (sizeof(a) / sizeof(*(a)))
 
@@ -42,9 +45,12 @@ static void everywhere(const char *address)
 	for (size_t i = 0; i < ALL(before); i++)
 		for (size_t k = 0; k < ALL(behind); k++) {
 			snprintf(line, sizeof(line), "%s%s%s", before[i], address, behind[k]);
-			ck_assert_msg(!strstr(hidden(line), address), "'%s' shows: '%s'", line, hidden(line));
-			snprintf(line, sizeof(line), "%s%s, %s%s", before[i], address, address, behind[k]);
-			ck_assert_msg(!strstr(hidden(line), address), "'%s' shows: '%s'", line, hidden(line));
+			ck_assert_msg(!strstr(hidden(line), address), "'%s' shows: '%s'", line,
+				      hidden(line));
+			snprintf(line, sizeof(line), "%s%s, %s%s", before[i], address, address,
+				 behind[k]);
+			ck_assert_msg(!strstr(hidden(line), address), "'%s' shows: '%s'", line,
+				      hidden(line));
 		}
 }
 
@@ -63,8 +69,8 @@ START_TEST(ipv4)
 	char a[32];
 
 	for (int i = 0; i < 30; i++) {
-		snprintf(a, sizeof(a), "%u.%u.%u.%u", 1 + random_below(126), random_below(256), random_below(256),
-			 random_below(256));
+		snprintf(a, sizeof(a), "%u.%u.%u.%u", 1 + random_below(126), random_below(256),
+			 random_below(256), random_below(256));
 		everywhere(a);
 		for (char *s = a; (s = strchr(s, '.'));)
 			*s = '-';
@@ -88,14 +94,16 @@ START_TEST(ipv6)
 			memset(b + 2 * random_below(4), 0, 6);
 		everywhere(inet_ntop(AF_INET6, b, a, sizeof(a)));
 		for (int k = 0; k < 8; k++)
-			at += (size_t)snprintf(a + at, sizeof(a) - at, "%s%02X%02X", k ? ":" : "", b[2 * k], b[2 * k + 1]);
+			at += (size_t)snprintf(a + at, sizeof(a) - at, "%s%02X%02X", k ? ":" : "",
+					       b[2 * k], b[2 * k + 1]);
 		everywhere(a);
 		a[19] = '\0';		/* a GUID */
 		if (!strstr(a, "00:00"))
 			everywhere(a);
 		at = 0;
 		for (int k = 0; k < (i % 2 ? 6 : 20); k++)
-			at += (size_t)snprintf(a + at, sizeof(a) - at, "%s%02x", k ? ":" : "", b[k]);
+			at += (size_t)snprintf(a + at, sizeof(a) - at, "%s%02x", k ? ":" : "",
+					       b[k]);
 		everywhere(a);
 	}
 	everywhere("::ffff:10.1.2.3");
@@ -105,11 +113,15 @@ END_TEST
 
 START_TEST(hosts)
 {
-	ck_assert_str_eq(hidden("see https://db7.example.com:8080/x\n"), "see https://host-1:8080/x\n");
-	ck_assert_str_eq(hidden("joe@db7.example.com, amy@DB7.example.com"), "joe@host-1, amy@host-1");
+	ck_assert_str_eq(hidden("see https://db7.example.com:8080/x\n"),
+			 "see https://host-1:8080/x\n");
+	ck_assert_str_eq(hidden("joe@db7.example.com, amy@DB7.example.com"),
+			 "joe@host-1, amy@host-1");
 	ck_assert_str_eq(hidden("http://u:pw@db9/"), "http://host-2:pw@host-3/");
-	ck_assert_str_eq(hidden("Myhost myhost.example.com: on myhost"), "host-4 host-5: on host-4");
-	ck_assert_str_eq(hidden("http://localhost/ of myhosts, @abstract"), "http://localhost/ of myhosts, @abstract");
+	ck_assert_str_eq(hidden("Myhost myhost.example.com: on myhost"),
+			 "host-4 host-5: on host-4");
+	ck_assert_str_eq(hidden("http://localhost/ of myhosts, @abstract"),
+			 "http://localhost/ of myhosts, @abstract");
 }
 END_TEST
 
@@ -118,7 +130,8 @@ START_TEST(same)
 {
 	ck_assert_str_eq(hidden("10.1.2.3:80 word:10.1.2.3 d:10.1.2.3 10.1.2.4"),
 			 "address-1:80 word:address-1 d:address-1 address-2");
-	ck_assert_str_eq(hidden("[fe80::1]:80 word:fe80::1 FE80:0:0::1 fe80:0000:0000:0000:0000:0000:0000:0001"),
+	ck_assert_str_eq(hidden("[fe80::1]:80 word:fe80::1 FE80:0:0::1 "
+				"fe80:0000:0000:0000:0000:0000:0000:0001"),
 			 "[address-3]:80 word:address-3 address-3 address-3");
 }
 END_TEST
@@ -127,8 +140,10 @@ END_TEST
 START_TEST(kept)
 {
 	static const char *const lines[] = {
-		"127.0.0.1:5001 -> 127.0.0.2:80", "[::1]:80", "0.0.0.0:80", "[::]:80", "0::/user.slice", "1.2.3 and 300.1.2.3",
-		"rdmashim.conf:12:3: error", "12:34:56", "0000:3b:00.0", "6.18.44-fc-v669", "MemTotal: 1024 kB", "11:cpu,cpuacct:/",
+		"127.0.0.1:5001 -> 127.0.0.2:80", "[::1]:80", "0.0.0.0:80", "[::]:80",
+			"0::/user.slice", "1.2.3 and 300.1.2.3",
+		"rdmashim.conf:12:3: error", "12:34:56", "0000:3b:00.0", "6.18.44-fc-v669",
+			"MemTotal: 1024 kB", "11:cpu,cpuacct:/",
 		"a.b.c.d", "::", "-",
 	};
 

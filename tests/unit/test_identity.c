@@ -1,7 +1,9 @@
 /*
- * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
+ * test_identity.c - who holds the other end of a connection: real sockets, the real kernel,
+ * every near miss.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c
+ * LINK: shim/base/lock.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -69,11 +71,14 @@ static bool make(struct pair *p, const char *listen_on, const char *connect_to)
 	ck_assert_int_eq(listen(l, 4), 0);
 	len = sizeof at;
 	getsockname(l, (void *)&at, &len);
-	a4.sin_port = a6.sin6_port = six ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port;
+	a4.sin_port = a6.sin6_port = six ? ((struct sockaddr_in6 *)&at)->sin6_port
+					 : ((struct sockaddr_in *)&at)->sin_port;
 	inet_pton(AF_INET6, connect_to, &a6.sin6_addr);
 	inet_pton(AF_INET, connect_to, &a4.sin_addr);
 	p->client = socket(csix ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
-	ck_assert_int_eq(connect(p->client, csix ? (void *)&a6 : (void *)&a4, csix ? sizeof a6 : sizeof a4), 0);
+	ck_assert_int_eq(
+		connect(p->client, csix ? (void *)&a6 : (void *)&a4, csix ? sizeof a6 : sizeof a4),
+		0);
 	p->server = accept(l, NULL, NULL);
 	ck_assert_int_ge(p->server, 0);
 	close(l);
@@ -99,16 +104,20 @@ static int ask(struct pair *p, int fd, uid_t uid)
 START_TEST(the_truth)
 {
 	static const char *const row[][2] = {
-		{ "127.0.0.1", "127.0.0.1" }, { "127.0.0.7", "127.0.0.7" }, { "0.0.0.0", "127.0.0.1" }, { "::1", "::1" },
-		{ "::", "127.0.0.1" }, { "::", "::ffff:127.0.0.1" }, { "127.0.0.1", "::ffff:127.0.0.1" },
+		{ "127.0.0.1", "127.0.0.1" }, { "127.0.0.7", "127.0.0.7" },
+			{ "0.0.0.0", "127.0.0.1" }, { "::1", "::1" },
+		{ "::", "127.0.0.1" }, { "::", "::ffff:127.0.0.1" },
+			{ "127.0.0.1", "::ffff:127.0.0.1" },
 	};
 	struct pair p;
 
 	if (!make(&p, row[_i][0], row[_i][1]))
 		return;		/* no IPv6 here */
 	ck_assert_int_eq(ask(&p, p.client, getuid()), 0);
-	ck_assert_int_eq(identity_check(p.server, SA(p.c), SA(p.s), getuid()), 0);	/* and the other way round */
-	ck_assert_int_ne(ask(&p, p.server, getuid()), 0);	/* our own end is not the other one */
+	/* and the other way round */
+	ck_assert_int_eq(identity_check(p.server, SA(p.c), SA(p.s), getuid()), 0);
+	/* our own end is not the other one */
+	ck_assert_int_ne(ask(&p, p.server, getuid()), 0);
 	ck_assert_int_eq(ask(&p, p.client, getuid() + 1), -EPERM);
 	ck_assert_int_eq(ask(&p, p.client, 65534), -EPERM);
 	drop(&p);
@@ -118,7 +127,8 @@ END_TEST
 START_TEST(wrong_fds)
 {
 	struct pair p, q;
-	int un[2], udp = socket(AF_INET, SOCK_DGRAM, 0), raw = socket(AF_INET, SOCK_STREAM, 0), mptcp;
+	int un[2], udp = socket(AF_INET, SOCK_DGRAM, 0), raw = socket(AF_INET, SOCK_STREAM, 0),
+		   mptcp;
 
 	make(&p, "127.0.0.1", "127.0.0.1");
 	make(&q, "127.0.0.1", "127.0.0.1");
@@ -149,7 +159,8 @@ START_TEST(wrong_fds)
 }
 END_TEST
 
-/* What is passed as a proof says which socket it is of, is good for nothing else, and keeps nothing open. */
+/* What is passed as a proof says which socket it is of, is good for nothing else, and keeps
+ * nothing open. */
 START_TEST(proof)
 {
 	struct linger lg = { 1, 60 };
@@ -168,8 +179,9 @@ START_TEST(proof)
 	ck_assert_int_eq(ask(&p, again, getuid()), 0);
 	ck_assert_int_eq(ask(&p, again, getuid() + 1), -EPERM);
 	ck_assert_int_ne(identity_check(again, SA(p.c), SA(p.s), getuid()), 0);
-	ck_assert(sendmsg(fd, &none, 0) < 0 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && write(fd, "x", 1) < 0 &&
-		  fcntl(fd, F_SETFL, O_NONBLOCK) < 0 && shutdown(fd, SHUT_RDWR) < 0 && ioctl(fd, FIONBIO, &len) < 0 &&
+	ck_assert(sendmsg(fd, &none, 0) < 0 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0 &&
+		  write(fd, "x", 1) < 0 && fcntl(fd, F_SETFL, O_NONBLOCK) < 0 &&
+		  shutdown(fd, SHUT_RDWR) < 0 && ioctl(fd, FIONBIO, &len) < 0 &&
 		  setsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)) < 0 &&
 		  getsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, &len) < 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -192,7 +204,8 @@ START_TEST(proof)
 }
 END_TEST
 
-/* Of a child that ends with the number of the step at which it failed, 77: it cannot be tried here. */
+/* Of a child that ends with the number of the step at which it failed, 77: it cannot be tried
+ * here. */
 static void ended_well(pid_t pid)
 {
 	int st;
@@ -201,13 +214,15 @@ static void ended_well(pid_t pid)
 	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
 }
 
-/* A connection whose server waits for the first byte (TCP_DEFER_ACCEPT): the client is connected, and
- * the other end is no socket yet, of number 0, and root's. Nobody proves that he has it, also root
- * himself, neither by the listener nor by what is no socket. */
+/* A connection whose server waits for the first byte (TCP_DEFER_ACCEPT): the client is
+ * connected, and the other end is no socket yet, of number 0, and root's. Nobody proves that he
+ * has it, also root himself, neither by the listener nor by what is no socket. */
 START_TEST(accept_deferred)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), wait = 30, got;
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), wait = 30,
+	    got;
 	socklen_t len = sizeof(at);
 	struct sockaddr_storage us, them;
 	int pipes[2], null = open("/dev/null", O_PATH);
@@ -217,7 +232,8 @@ START_TEST(accept_deferred)
 	ck_assert(!pipe(pipes));
 	none[0] = l, none[1] = pipes[0], none[2] = null;
 	ck_assert(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait)));
-	ck_assert(!bind(l, (void *)&at, len) && !listen(l, 4) && !getsockname(l, (void *)&at, &len));
+	ck_assert(!bind(l, (void *)&at, len) && !listen(l, 4) &&
+		  !getsockname(l, (void *)&at, &len));
 	ck_assert(!connect(c, (void *)&at, len));
 	name(c, &us);
 	memset(&them, 0, sizeof(them));
@@ -227,7 +243,8 @@ START_TEST(accept_deferred)
 		ck_assert_uint_eq(id.inode, 0);
 	for (int i = 0; i < 3; i++)
 		for (uid_t u = 0; u < 2; u++)
-			ck_assert_int_ne(identity_check(none[i], SA(us), SA(them), u ? getuid() : 0), 0);
+			ck_assert_int_ne(
+				identity_check(none[i], SA(us), SA(them), u ? getuid() : 0), 0);
 	ck_assert_int_eq(send(c, "x", 1, 0), 1);
 	got = accept(l, NULL, NULL);
 	ck_assert_int_eq(identity_check(l, SA(us), SA(them), getuid()), -EPERM);
@@ -260,7 +277,9 @@ START_TEST(forged_answer)
 		ck_assert_int_eq(recv(nl, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT), sizeof(lie));
 		ck_assert_int_eq(kernel_answer(nl, buf, sizeof(buf), MSG_DONTWAIT), -EAGAIN);
 		for (int i = 0; i < 100; i++)
-			ck_assert_int_eq(sendto(liar, &lie, sizeof(lie), 0, (void *)&at, sizeof(at)), sizeof(lie));
+			ck_assert_int_eq(
+				sendto(liar, &lie, sizeof(lie), 0, (void *)&at, sizeof(at)),
+				sizeof(lie));
 		ck_assert_int_eq(kernel_answer(nl, buf, sizeof(buf), 0), -EPERM);
 	}
 	close(liar);
@@ -271,7 +290,8 @@ END_TEST
 /* The same addresses and ports in another network: only the inode tells them apart. */
 START_TEST(same_names_elsewhere)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, c;
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, c;
 	struct pair p;
 	int un[2], st, one = 1, fd;
 	char ok = 0;
@@ -285,7 +305,8 @@ START_TEST(same_names_elsewhere)
 	if (!pid) {
 		union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } m = { 0 };
 		struct iovec iov = { &ok, 1 };
-		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf, .msg_controllen = sizeof m.buf };
+		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf,
+				    .msg_controllen = sizeof m.buf };
 		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
 		int l;
 
@@ -294,8 +315,8 @@ START_TEST(same_names_elsewhere)
 		l = socket(AF_INET, SOCK_STREAM, 0);
 		fd = socket(AF_INET, SOCK_STREAM, 0);
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-		if (bind(l, (void *)&at, sizeof at) || listen(l, 1) || bind(fd, (void *)&c, sizeof c) ||
-		    connect(fd, (void *)&at, sizeof at))
+		if (bind(l, (void *)&at, sizeof at) || listen(l, 1) ||
+		    bind(fd, (void *)&c, sizeof c) || connect(fd, (void *)&at, sizeof at))
 			_exit(1);
 		cm->cmsg_level = SOL_SOCKET;
 		cm->cmsg_type = SCM_RIGHTS;
@@ -308,7 +329,8 @@ START_TEST(same_names_elsewhere)
 	{
 		union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } m;
 		struct iovec iov = { &ok, 1 };
-		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf, .msg_controllen = sizeof m.buf };
+		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf,
+				    .msg_controllen = sizeof m.buf };
 		struct sockaddr_storage n;
 
 		if (recvmsg(un[0], &h, 0) != 1) {
@@ -318,7 +340,8 @@ START_TEST(same_names_elsewhere)
 		}
 		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&h)), sizeof fd);
 		name(fd, &n);
-		ck_assert(sockaddr_same(SA(n), SA(p.c)));	/* it looks exactly like the other end */
+		/* it looks exactly like the other end */
+		ck_assert(sockaddr_same(SA(n), SA(p.c)));
 		ck_assert_int_eq(ask(&p, fd, getuid()), -EPERM);
 		ck_assert_int_eq(ask(&p, p.client, getuid()), 0);
 		close(fd);
@@ -346,7 +369,8 @@ static int moved_away(void)
 	/* Names that are taken here are another's, too. */
 	if (identity_here(p.client, SA(q.c), SA(q.s)) || identity_finds(p.client, SA(q.c), SA(q.s)))
 		return 4;
-	if (!identity_here(q.client, SA(q.c), SA(q.s)) || !identity_here(q.server, SA(q.s), SA(q.c)))
+	if (!identity_here(q.client, SA(q.c), SA(q.s)) ||
+	    !identity_here(q.server, SA(q.s), SA(q.c)))
 		return 5;
 	return 0;
 }
@@ -375,7 +399,8 @@ START_TEST(another_user)
 	if (!pid) {
 		if (setuid(31337) || !make(&p, "127.0.0.1", "127.0.0.1"))
 			_exit(1);
-		if (identity_query(SA(p.c), SA(p.s), &id) || id.uid != 31337 || !id.inode || !id.cookie)
+		if (identity_query(SA(p.c), SA(p.s), &id) || id.uid != 31337 || !id.inode ||
+		    !id.cookie)
 			_exit(2);
 		if (ask(&p, p.client, 31337) || ask(&p, p.client, 0) != -EPERM)
 			_exit(3);
@@ -388,7 +413,8 @@ START_TEST(another_user)
 	drop(&p);
 	pid = fork();
 	if (!pid)	/* behind 65534 anybody may hide */
-		_exit(setuid(65534) || !make(&p, "127.0.0.1", "127.0.0.1") || ask(&p, p.client, 65534) != -EPERM);
+		_exit(setuid(65534) || !make(&p, "127.0.0.1", "127.0.0.1") ||
+		      ask(&p, p.client, 65534) != -EPERM);
 	waitpid(pid, &st, 0);
 	ck_assert_int_eq(st, 0);
 }
@@ -442,10 +468,12 @@ START_TEST(closing)
 }
 END_TEST
 
-/* A mark is told of the socket that bears it, and of those that a marked listener accepts, in both families. */
+/* A mark is told of the socket that bears it, and of those that a marked listener accepts, in
+ * both families. */
 START_TEST(marks)
 {
-	static const char *const on[] = { "127.0.0.1", "::1", "::" }, *const to[] = { "127.0.0.1", "::1", "127.0.0.1" };
+	static const char *const on[] = { "127.0.0.1", "::1", "::" },
+		*const to[] = { "127.0.0.1", "::1", "127.0.0.1" };
 	struct identity id;
 	struct pair p;
 
@@ -472,10 +500,12 @@ START_TEST(marks)
 }
 END_TEST
 
-/* The accepting end has the timestamp of the SYN, by which the connecting end knows its own, and no other's. */
+/* The accepting end has the timestamp of the SYN, by which the connecting end knows its own, and
+ * no other's. */
 START_TEST(syn)
 {
-	static const char *const on[] = { "127.0.0.1", "::1", "::", "127.0.0.7" }, *const to[] = { "127.0.0.1", "::1", "127.0.0.1", "127.0.0.7" };
+	static const char *const on[] = { "127.0.0.1", "::1", "::", "127.0.0.7" },
+		*const to[] = { "127.0.0.1", "::1", "127.0.0.1", "127.0.0.7" };
 	struct pair p, q, bare;
 	uint32_t stamp, other, again;
 	uint64_t t, until;
@@ -483,7 +513,8 @@ START_TEST(syn)
 	keep_syn = false;
 	if (!make(&bare, on[_i], to[_i]))
 		return;
-	ck_assert_int_eq(identity_syn(bare.server, &stamp), -ENODATA);	/* nobody asked the kernel for it */
+	/* nobody asked the kernel for it */
+	ck_assert_int_eq(identity_syn(bare.server, &stamp), -ENODATA);
 	keep_syn = true;
 	t = now_us();
 	ck_assert(make(&p, on[_i], to[_i]));
@@ -491,9 +522,11 @@ START_TEST(syn)
 	ck_assert_int_eq(identity_syn(p.server, &stamp), 0);
 	until = now_us();
 	ck_assert(identity_our_syn(p.client, stamp, t, until));
-	ck_assert_int_eq(identity_syn(p.server, &again), -ENODATA);	/* the kernel tells it once */
+	/* the kernel tells it once */
+	ck_assert_int_eq(identity_syn(p.server, &again), -ENODATA);
 	ck_assert(!identity_our_syn(p.client, stamp + 5000, t, until));
-	ck_assert(!identity_our_syn(p.client, stamp - 5000, t, until));	/* of an earlier connection */
+	/* of an earlier connection */
+	ck_assert(!identity_our_syn(p.client, stamp - 5000, t, until));
 	ck_assert(identity_our_syn(p.client, stamp - 5000, t - 6000000, until));
 	/* A SYN that went out after the call, as a proxy's. */
 	usleep(20000);
@@ -501,7 +534,8 @@ START_TEST(syn)
 	ck_assert(identity_our_syn(p.client, stamp + 10, t, until + 10000));
 	ck_assert(identity_our_syn(p.client, stamp, t, until));
 	/* Other addresses: another beginning of the clock, as on another host. */
-	ck_assert(make(&q, _i == 3 ? "127.0.0.1" : "127.0.0.9", _i == 3 ? "127.0.0.1" : "127.0.0.9"));
+	ck_assert(
+		make(&q, _i == 3 ? "127.0.0.1" : "127.0.0.9", _i == 3 ? "127.0.0.1" : "127.0.0.9"));
 	ck_assert_int_eq(identity_syn(q.server, &other), 0);
 	until = now_us();
 	ck_assert(identity_our_syn(q.client, other, t, until));
@@ -541,30 +575,38 @@ static void set_mark(int fd)
 	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof mark), 0);
 }
 
-/* In a network of its own: without timestamps; and whether a rule of the administrator's leads a connection with itself elsewhere. */
+/* In a network of its own: without timestamps; and whether a rule of the administrator's leads a
+ * connection with itself elsewhere. */
 static int in_own_network(void)
 {
 	struct pair p;
 	uint32_t stamp;
 
 	if (unshare(CLONE_NEWNET) ||
-	    system("ip link set lo up && ip addr add 10.7.1.1/32 dev lo && ip addr add fd07::1/128 dev lo nodad 2>/dev/null") ||
-	    system("ip link add x type veth peer name y 2>/dev/null && ip addr add 10.7.2.1/24 dev x && ip link set x up && ip link set y up"))
+	    system("ip link set lo up && ip addr add 10.7.1.1/32 dev lo && ip addr add fd07::1/128 "
+		   "dev lo nodad 2>/dev/null") ||
+	    system("ip link add x type veth peer name y 2>/dev/null && ip addr add 10.7.2.1/24 dev "
+		   "x && ip link set x up && ip link set y up"))
 		return 77;
-	if (!make(&p, "10.7.1.1", "10.7.1.1") || identity_straight(p.client, SA(p.c), SA(p.s)) || identity_straight(p.server, SA(p.s), SA(p.c)))
+	if (!make(&p, "10.7.1.1", "10.7.1.1") || identity_straight(p.client, SA(p.c), SA(p.s)) ||
+	    identity_straight(p.server, SA(p.s), SA(p.c)))
 		return 1;
-	if (system("ip route add default via 10.7.2.2 dev x table 100 && ip rule add pref 30 lookup local && ip rule del pref 0"))
+	if (system("ip route add default via 10.7.2.2 dev x table 100 && ip rule add pref 30 "
+		   "lookup local && ip rule del pref 0"))
 		return 77;
 	if (identity_straight(p.client, SA(p.c), SA(p.s)))
 		return 2;
 	{
 		char rule[120];
 
-		snprintf(rule, sizeof rule, "ip rule add pref 20 iif lo ipproto tcp dport %u lookup 100", ntohs(((struct sockaddr_in *)&p.s)->sin_port));
+		snprintf(rule, sizeof rule,
+			 "ip rule add pref 20 iif lo ipproto tcp dport %u lookup 100",
+			 ntohs(((struct sockaddr_in *)&p.s)->sin_port));
 		if (system(rule))
 			return 77;
 	}
-	if (identity_straight(p.client, SA(p.c), SA(p.s)) != -EXDEV || identity_straight(p.server, SA(p.s), SA(p.c)))
+	if (identity_straight(p.client, SA(p.c), SA(p.s)) != -EXDEV ||
+	    identity_straight(p.server, SA(p.s), SA(p.c)))
 		return 3;
 	drop(&p);
 	if (make(&p, "fd07::1", "fd07::1")) {
@@ -572,7 +614,8 @@ static int in_own_network(void)
 			return 4;
 		drop(&p);
 	}
-	if (system("ip rule add pref 21 iif lo fwmark 7 lookup 100") || !make(&p, "10.7.1.1", "10.7.1.1"))
+	if (system("ip rule add pref 21 iif lo fwmark 7 lookup 100") ||
+	    !make(&p, "10.7.1.1", "10.7.1.1"))
 		return 77;
 	if (identity_straight(p.client, SA(p.c), SA(p.s)))
 		return 5;
@@ -600,7 +643,8 @@ END_TEST
 
 START_TEST(listener_is_none)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
 	socklen_t len = sizeof at;
 	struct identity id;
 	int l = socket(AF_INET, SOCK_STREAM, 0);
@@ -648,7 +692,8 @@ START_TEST(leaves_host)
 		"ip tuntap add tun0 mode tun";
 	static const struct { const char *device, *from, *to; int is; } ways[] = {
 		{ "out0", "10.8.0.1", "10.8.0.2", 0 }, { "upon0", "10.9.0.1", "10.9.0.2", 0 },
-		{ "veth0", "10.10.0.1", "10.10.0.2", -EXDEV }, { "upon1", "10.11.0.1", "10.11.0.2", -EXDEV },
+		{ "veth0", "10.10.0.1", "10.10.0.2", -EXDEV }, { "upon1", "10.11.0.1", "10.11.0.2",
+			-EXDEV },
 		{ "tun0", "10.12.0.1", "10.12.0.2", -EXDEV },
 	};
 	struct sockaddr_in on = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
@@ -668,7 +713,8 @@ START_TEST(leaves_host)
 		ck_assert_int_eq(identity_leaves_host(fd, (void *)&on, (void *)&to), ways[i].is);
 	}
 	inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
-	ck_assert_int_lt(identity_leaves_host(fd, (void *)&on, (void *)&to), 0);	/* no way at all */
+	/* no way at all */
+	ck_assert_int_lt(identity_leaves_host(fd, (void *)&on, (void *)&to), 0);
 	close(fd);
 }
 END_TEST

@@ -1,6 +1,7 @@
 /*
- * test_include.c - policy files that include others: what is read in which order, what counts where, the places of rules and of
- * errors, the limits, and the list of files whose change is a change of the policy. Works in a directory of its own.
+ * test_include.c - policy files that include others: what is read in which order, what counts
+ * where, the places of rules and of errors, the limits, and the list of files whose change is a
+ * change of the policy. Works in a directory of its own.
  *
  * TIMEOUT: 60
  */
@@ -50,7 +51,8 @@ static struct policy *good(const char *name)
 	struct policy *p = NULL;
 	int rc = policy_load_watched(name, &deps, &p, &err);
 
-	ck_assert_msg(!rc, "%s:%d:%d: %s", rc ? err.file : "", rc ? err.line : 0, rc ? err.col : 0, rc ? err.msg : "");
+	ck_assert_msg(!rc, "%s:%d:%d: %s", rc ? err.file : "", rc ? err.line : 0, rc ? err.col : 0,
+		      rc ? err.msg : "");
 	return p;
 }
 
@@ -61,24 +63,28 @@ static void bad(const char *name, const char *file, int line, int col, const cha
 
 	ck_assert_int_eq(policy_load_watched(name, &deps, &p, &err), -EINVAL);
 	ck_assert_ptr_null(p);
-	ck_assert_msg(!strcmp(err.file, file) && err.line == line && err.col == col && strstr(err.msg, msg), "%s:%d:%d: %s", err.file, err.line,
-		      err.col, err.msg);
+	ck_assert_msg(!strcmp(err.file, file) && err.line == line && err.col == col &&
+			      strstr(err.msg, msg),
+		      "%s:%d:%d: %s", err.file, err.line, err.col, err.msg);
 }
 
 static struct policy_decision ask(const struct policy *p, const char *program, uint16_t port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(0x0a000001) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(0x0a000001) };
 	struct policy_decision d;
 
 	policy_decide(p, program, ROLE_CLIENT, NULL, (struct sockaddr *)&a, &d);
 	return d;
 }
 
-static void decides(const struct policy *p, const char *program, uint16_t port, const char *file, int line)
+static void decides(const struct policy *p, const char *program, uint16_t port, const char *file,
+		    int line)
 {
 	struct policy_decision d = ask(p, program, port);
 
-	ck_assert_msg(!strcmp(d.file, file) && d.line == line, "%s port %u: %s:%d, not %s:%d", program, port, d.file, d.line, file, line);
+	ck_assert_msg(!strcmp(d.file, file) && d.line == line, "%s port %u: %s:%d, not %s:%d",
+		      program, port, d.file, d.line, file, line);
 	ck_assert_int_eq(policy_at_line(d.at), line);
 }
 
@@ -89,8 +95,10 @@ START_TEST(test_order)
 	char path[100];
 
 	ck_assert_int_eq(mkdir("sub", 0755), 0);
-	write_file("a.conf", "use tcp both *:1\ninclude sub/b.conf\nuse tcp both *:1-5\nspin 7us\n");
-	write_file("sub/b.conf", "use tcp both *:2\n# not here\ninclude c.conf # this directory's\nring_size 8K\n");
+	write_file("a.conf",
+		   "use tcp both *:1\ninclude sub/b.conf\nuse tcp both *:1-5\nspin 7us\n");
+	write_file("sub/b.conf", "use tcp both *:2\n# not here\ninclude c.conf # this "
+				 "directory's\nring_size 8K\n");
 	write_file("sub/c.conf", "\nuse tcp both *:3\nuse tcp both *:1-5\n");
 	snprintf(path, sizeof(path), "%s/a.conf", dir);
 	for (int i = 0; i < 2; i++) {
@@ -103,7 +111,8 @@ START_TEST(test_order)
 		ck_assert_uint_eq(policy_tunables(p)->spin, 7);
 		ck_assert_uint_eq(policy_tunables(p)->ring_size, 8192);
 		ck_assert_uint_eq(p->nfiles, 3);
-		ck_assert_str_eq(policy_at_path(p, ask(p, "x", 3).at) + (i ? strlen(dir) + 1 : 0), "sub/c.conf");
+		ck_assert_str_eq(policy_at_path(p, ask(p, "x", 3).at) + (i ? strlen(dir) + 1 : 0),
+				 "sub/c.conf");
 		ck_assert_uint_eq(ask(p, "x", 1).at, 1);
 		policy_free(p);
 	}
@@ -115,7 +124,8 @@ START_TEST(test_sections)
 {
 	struct policy *p;
 
-	write_file("a.conf", "program one\ninclude b.conf\nuse tcp both *:2\nprogram *\ninclude c.conf\nspin 9us\nuse tcp both *:4\n");
+	write_file("a.conf", "program one\ninclude b.conf\nuse tcp both *:2\nprogram *\ninclude "
+			     "c.conf\nspin 9us\nuse tcp both *:4\n");
 	write_file("b.conf", "use tcp both *:1\nprogram two\nuse tcp both *:*\n");
 	write_file("c.conf", "program three\nuse tcp both *:3\n");
 	p = good("a.conf");
@@ -168,7 +178,8 @@ START_TEST(test_errors)
 	char line[400];
 
 	write_file("a.conf", "mode on\n\tinclude b.conf\n");
-	bad("a.conf", "a.conf", 2, 10, "'b.conf': there is no such file; create it, or take this line out");
+	bad("a.conf", "a.conf", 2, 10,
+	    "'b.conf': there is no such file; create it, or take this line out");
 	write_file("b.conf", "spin 1us\n\nuse tpc both *:*\n");
 	bad("a.conf", "b.conf", 3, 5, "did you mean 'tcp'?");
 	write_file("b.conf", "mode off\n");
@@ -195,9 +206,11 @@ START_TEST(test_errors)
 	write_file("b.conf", "spin 1us\n");
 	ck_assert_int_eq(chmod("b.conf", 0646), 0);
 	bad("a.conf", "a.conf", 1, 9, "'b.conf': it belongs to user");
-	ck_assert_ptr_nonnull(strstr(err.msg, "has mode 0646: others may write to it; take that away"));
+	ck_assert_ptr_nonnull(strstr(err.msg, "has mode 0646: others may write to it; take that "
+					      "away"));
 	ck_assert_int_eq(chmod("b.conf", 0664), 0);
-	bad("a.conf", "a.conf", 1, 9, "mode 0664: its group may write to it; take that away (chmod g-w)");
+	bad("a.conf", "a.conf", 1, 9,
+	    "mode 0664: its group may write to it; take that away (chmod g-w)");
 	ck_assert_int_eq(chmod("b.conf", 0644), 0);
 	ck_assert_int_eq(chmod("a.conf", 0666), 0);
 	ck_assert_int_eq(policy_load("a.conf", &p, &err), -EKEYREJECTED);
@@ -298,13 +311,15 @@ START_TEST(test_deps)
 	write_file("a.conf", "include d/*.conf\ninclude b.conf\n");
 	write_file("d/1.conf", "");
 	bad("a.conf", "a.conf", 2, 9, "no such file");
-	ck_assert(depends("a.conf") && depends("d/*.conf") && depends("d/1.conf") && depends("b.conf"));
+	ck_assert(depends("a.conf") && depends("d/*.conf") && depends("d/1.conf") &&
+		  depends("b.conf"));
 	ck_assert_uint_eq(deps.n, 4);
 	write_file("b.conf", "nonsense\n");
 	bad("a.conf", "b.conf", 1, 1, "is not a key");
 	ck_assert(depends("b.conf"));
 	ck_assert_int_eq(unlink("a.conf"), 0);
-	ck_assert_int_eq(policy_load_watched("a.conf", &deps, &(struct policy *){ NULL }, &err), -ENOENT);
+	ck_assert_int_eq(policy_load_watched("a.conf", &deps, &(struct policy *){ NULL }, &err),
+			 -ENOENT);
 	ck_assert(depends("a.conf"));
 	ck_assert_uint_eq(deps.n, 1);
 }
@@ -321,9 +336,11 @@ START_TEST(test_instead)
 	ck_assert_uint_eq(policy_tunables(p)->spin, 6);
 	ck_assert(!policy_mode_on(p));
 	policy_free(p);
-	ck_assert_int_eq(policy_parse_instead("a.conf", "b.conf", "mode on\n", 8, &p, &err), -EINVAL);
+	ck_assert_int_eq(policy_parse_instead("a.conf", "b.conf", "mode on\n", 8, &p, &err),
+			 -EINVAL);
 	ck_assert_str_eq(err.file, "a.conf");
-	ck_assert_int_eq(policy_parse_instead("a.conf", "a.conf", "include b.conf\n", 15, &p, &err), 0);
+	ck_assert_int_eq(policy_parse_instead("a.conf", "a.conf", "include b.conf\n", 15, &p, &err),
+			 0);
 	ck_assert_uint_eq(policy_tunables(p)->spin, 5);
 	policy_free(p);
 }

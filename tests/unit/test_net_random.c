@@ -1,11 +1,14 @@
 /*
- * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts' libraries prove themselves to each other: no call is
- * made, and a call that comes is refused, since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
+ * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts'
+ * libraries prove themselves to each other: no call is made, and a call that comes is refused,
+ * since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
  * And calls that are handed over, by anybody, with sockets whose close waits: nobody waits for
- * them. The real discovery_net.c, on sockets of this host; neither end has a device, nor needs one
- * before the proof.
+ * them. The real discovery_net.c, on sockets of this host; neither end has a device, nor needs
+ * one before the proof.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c shim/discovery/net_refused.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c
+ * LINK: shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c
+ * LINK: shim/discovery/net_refused.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -26,7 +29,8 @@ static long random_says(void)
 }
 
 #undef sys
-#define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0))
+#define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, \
+	0, 0, 0, 0, 0, 0))
 #include "../../shim/discovery/discovery_net.c"
 
 /* ---- what the rest of the library would give */
@@ -48,7 +52,15 @@ struct bell *loop_bell(void)
 	return &b;
 }
 
-int loop_watch_fd(int fd, uint32_t events, enum loop_kind kind, uint32_t n) { (void)fd; (void)events; (void)kind; (void)n; watched++; return 0; }
+int loop_watch_fd(int fd, uint32_t events, enum loop_kind kind, uint32_t n)
+{
+	(void)fd;
+	(void)events;
+	(void)kind;
+	(void)n;
+	watched++;
+	return 0;
+}
 void loop_unwatch_fd(int fd) { (void)fd; watched--; }
 static int far_available(const struct sockaddr *local) { (void)local; return 0; }
 
@@ -72,7 +84,14 @@ static const struct path far = {
 const struct path *const paths[PATH_KINDS] = { &near, &near, &far };
 const struct path *path_between_hosts(void) { return &far; }
 int netkey_check(const char *file) { (void)file; return -ENOKEY; }
-bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
+bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC])
+{
+	(void)file;
+	(void)d;
+	(void)n;
+	(void)mac;
+	return false;
+}
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
 void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->search.state = RV_LISTEN; }
 void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->search.state = RV_FAILED; }
@@ -96,7 +115,8 @@ static void with_port(int n)
 	struct policy *p;
 	char text[100];
 
-	snprintf(text, sizeof text, "discovery_port %d\nrdma_networks 127.0.0.0/8\npeer_users 31337\n", n);
+	snprintf(text, sizeof text,
+		 "discovery_port %d\nrdma_networks 127.0.0.0/8\npeer_users 31337\n", n);
 	ck_assert_int_eq(policy_parse(text, strlen(text), "test", &p, &err), 0);
 	atomic_store(&shim_tun, policy_tunables(p));
 	atomic_store(&shim_policy, p);
@@ -105,7 +125,8 @@ static void with_port(int n)
 /* A port of ours: the other host's, or one that is free by then. */
 static void begin(bool theirs)
 {
-	struct sockaddr_in local = { .sin_family = AF_INET, .sin_port = htons(7), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in local = { .sin_family = AF_INET, .sin_port = htons(7),
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof port;
 
 	port = local;
@@ -315,8 +336,8 @@ START_TEST(handed_over_and_lingers)
 END_TEST
 
 /* By the holder of the port, as it should be: answered over the connection that came. Or nobody
- * reads there, and it lingers. Or the holder is of another user, of whom we take proofs, and who may
- * keep the socket locked: nothing is asked of that. */
+ * reads there, and it lingers. Or the holder is of another user, of whom we take proofs, and who
+ * may keep the socket locked: nothing is asked of that. */
 START_TEST(handed_over_rightly)
 {
 	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL };

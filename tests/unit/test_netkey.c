@@ -1,6 +1,7 @@
 /*
- * test_netkey.c - the key between hosts: the code is HMAC-SHA256, a file that others may read or write is refused, and after a proof
- * nothing of the key is left in the process's memory, plain or as nettle's pads.
+ * test_netkey.c - the key between hosts: the code is HMAC-SHA256, a file that others may read or
+ * write is refused, and after a proof nothing of the key is left in the process's memory, plain
+ * or as nettle's pads.
  *
  * LINK: shim/discovery/netkey.c shim/base/fdtab.c shim/base/event.c shim/base/lock.c
  * LIBS: -ldl
@@ -69,17 +70,21 @@ static int places(uint8_t pad)
 	char line[512], mode[8];
 
 	while (fgets(line, sizeof line, maps)) {
-		if (sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) != 3 || mode[1] != 'w' || hi - lo > SHADOW)
+		if (sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) != 3 || mode[1] != 'w' ||
+		    hi - lo > SHADOW)
 			continue;
 		for (; lo < hi; lo += sizeof chunk - 16) {
-			ssize_t n = pread(mem, chunk, hi - lo < sizeof chunk ? hi - lo : sizeof chunk, (off_t)lo);
+			ssize_t n = pread(mem, chunk,
+					  hi - lo < sizeof chunk ? hi - lo : sizeof chunk,
+					  (off_t)lo);
 
 			for (ssize_t i = 0; i + 16 <= n; i++) {
 				unsigned k = 0;
 
 				while (k < 16 && chunk[i + k] == (byte_of(k) ^ pad))
 					k++;
-				if (k == 16 && !(lo + (size_t)i >= (uintptr_t)chunk && lo + (size_t)i < (uintptr_t)chunk + sizeof chunk))
+				if (k == 16 && !(lo + (size_t)i >= (uintptr_t)chunk &&
+						 lo + (size_t)i < (uintptr_t)chunk + sizeof chunk))
 					found++;
 			}
 		}
@@ -92,8 +97,11 @@ static int places(uint8_t pad)
 START_TEST(is_hmac)
 {
 	/* RFC 4231, case 1 */
-	static const uint8_t want[NETKEY_MAC] = { 0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b,
-						  0x88, 0x1d, 0xc2, 0x00, 0xc9, 0x83, 0x3d, 0xa7, 0x26, 0xe9, 0x37, 0x6c, 0x2e, 0x32, 0xcf, 0xf7 };
+	static const uint8_t want[NETKEY_MAC] = { 0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53,
+						  0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b,
+						  0x88, 0x1d, 0xc2, 0x00, 0xc9, 0x83, 0x3d, 0xa7,
+							  0x26, 0xe9, 0x37, 0x6c, 0x2e, 0x32, 0xcf,
+								  0xf7 };
 	uint8_t key[20], mac[NETKEY_MAC];
 	int fd = open(file, O_WRONLY);
 
@@ -140,7 +148,8 @@ START_TEST(refused)
 		ck_assert(!netkey_mac(file, "x", 1, mac));
 	}
 	ck_assert_int_eq(mac[0], 7);
-	ck_assert_int_eq(chmod(file, 0640), 0);	/* for daemons, and volumes of Kubernetes: if root made it */
+	ck_assert_int_eq(chmod(file, 0640), 0);	/* for daemons, and volumes of Kubernetes: if
+						 * root made it */
 	ck_assert_int_eq(netkey_check(file), geteuid() ? -EACCES : 0);
 	ck_assert_int_eq(chmod(file, 0600), 0);
 	write_key(15);

@@ -1,6 +1,6 @@
 /*
- * test_peer_rights.c - what /proc says of a process's rights (shim/link/peer_rights.c): texts of kernels,
- * old and new, and real processes that give something up.
+ * test_peer_rights.c - what /proc says of a process's rights (shim/link/peer_rights.c): texts of
+ * kernels, old and new, and real processes that give something up.
  *
  * LINK: shim/link/peer_rights.c policy/words.c shim/base/procfs.c
  */
@@ -66,7 +66,8 @@ END_TEST
 /* Each of the three counts, of users and of groups. */
 START_TEST(mixed)
 {
-	static const char *const texts[] = { "Uid:\t1\t0\t0\t0\n", "Uid:\t0\t1\t0\t0\n", "Uid:\t0\t0\t1\t0\n",
+	static const char *const texts[] = { "Uid:\t1\t0\t0\t0\n", "Uid:\t0\t1\t0\t0\n",
+					     "Uid:\t0\t0\t1\t0\n",
 		"Gid:\t1\t0\t0\t0\n", "Gid:\t0\t1\t0\t0\n", "Gid:\t0\t0\t1\t0\n" };
 	bool plain;
 
@@ -132,8 +133,10 @@ static int one_capability(void)
 }
 
 static const struct { const char *what; int (*gives_up)(void); bool root; } ways[] = {
-	{ "no_new_privs", no_new, false }, { "a filter", filter, false }, { "a user namespace", user_ns, false },
-	{ "a group", groups_too, true }, { "a user", user, true }, { "an effective user", effective, true },
+	{ "no_new_privs", no_new, false }, { "a filter", filter, false },
+		{ "a user namespace", user_ns, false },
+	{ "a group", groups_too, true }, { "a user", user, true }, { "an effective user", effective,
+		true },
 	{ "a capability", one_capability, true },
 };
 
@@ -155,7 +158,8 @@ START_TEST(real)
 	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
 		if (ways[i].root && geteuid())
 			continue;
-		if (!of_child(ways[i].gives_up, &child))	/* not permitted here; or nobody may say what it has */
+		/* not permitted here; or nobody may say what it has */
+		if (!of_child(ways[i].gives_up, &child))
 			continue;
 		ck_assert_msg(!peer_rights_cover(&child, &own), "%s is not noticed", ways[i].what);
 		seen++;
@@ -223,9 +227,9 @@ static int is_refused(pid_t pid, void *at)
 	return syscall(SYS_process_vm_readv, pid, &to, 1, &from, 1, 0) != -1 || errno != EPERM;
 }
 
-/* Our reading for it gives it nothing: it reads none but those of its domain, and no exec leads out of
- * that, nor to more rights, for without no_new_privs, which is seen, nobody gets in but who has
- * CAP_SYS_ADMIN. An address of ours is one that it cannot use. */
+/* Our reading for it gives it nothing: it reads none but those of its domain, and no exec leads
+ * out of that, nor to more rights, for without no_new_privs, which is seen, nobody gets in but
+ * who has CAP_SYS_ADMIN. An address of ours is one that it cannot use. */
 START_TEST(a_domain)
 {
 	char pid[16], at[32];

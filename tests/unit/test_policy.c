@@ -1,6 +1,7 @@
 /*
- * test_policy.c - the policy file's language, its errors with their places, and decisions. Run from the top of
- * the source tree (or with RDMASHIM_SRC set): the example files and the documents are checked too.
+ * test_policy.c - the policy file's language, its errors with their places, and decisions. Run
+ * from the top of the source tree (or with RDMASHIM_SRC set): the example files and the
+ * documents are checked too.
  *
  * TIMEOUT: 180
  */
@@ -32,7 +33,8 @@ static struct policy *must_parse(const char *text)
 	struct policy *p = NULL;
 	int rc = policy_parse(text, strlen(text), "dir/test.conf", &p, &err);
 
-	ck_assert_msg(rc == 0, "%s:%d:%d: %s in <%s>", rc ? err.file : "", rc ? err.line : 0, rc ? err.col : 0, rc ? err.msg : "", text);
+	ck_assert_msg(rc == 0, "%s:%d:%d: %s in <%s>", rc ? err.file : "", rc ? err.line : 0,
+		      rc ? err.col : 0, rc ? err.msg : "", text);
 	return p;
 }
 
@@ -62,8 +64,8 @@ static const struct sockaddr *sa(const char *text, struct sockaddr_storage *ss)
 	return (const struct sockaddr *)ss;
 }
 
-static struct policy_decision decide(const struct policy *p, const char *prog, enum stream_role role, const char *local,
-				     const char *peer)
+static struct policy_decision decide(const struct policy *p, const char *prog,
+				     enum stream_role role, const char *local, const char *peer)
 {
 	struct sockaddr_storage l, r;
 	struct policy_decision d;
@@ -100,7 +102,8 @@ static const struct {
 	{ "rdma_mtu 1K", 0, CONF_rdma_mtu, 1024, true },
 	{ "rdma_mtu 0", 0, CONF_rdma_mtu, 0, true },
 	{ "\tuse\tshm  client   *:*   # c\n", 1, CONF_spin, 50, true },
-	{ "use any both 10.0.0.0/8:1-65535 [2001:db8::/32]:443\nuse tcp server [::1]:80\nprogram x\nuse rdma client [fe80::]/10:*",
+	{ "use any both 10.0.0.0/8:1-65535 [2001:db8::/32]:443\nuse tcp server [::1]:80\nprogram "
+	  "x\nuse rdma client [fe80::]/10:*",
 	  3, CONF_spin, 50, true },
 	{ "program x\nuse tcp both *:*\nprogram *\nspin 2\nmode off", 1, CONF_spin, 2, false },
 };
@@ -143,7 +146,8 @@ static const struct {
 	{ "rdma_networks 10.0.0.0/33", 1, 24, "prefix length" },
 	{ "rdma_networks 10.0.0.1/8", 1, 15, "bits set beyond" },
 	{ "rdma_networks 10.0.0.0/8 host", 1, 26, "not an IPv4" },
-	{ "rdma_networks 1.0.0.0 2.0.0.0 3.0.0.0 4.0.0.0 5.0.0.0 6.0.0.0 7.0.0.0", 1, 63, "too many" },
+	{ "rdma_networks 1.0.0.0 2.0.0.0 3.0.0.0 4.0.0.0 5.0.0.0 6.0.0.0 7.0.0.0", 1, 63,
+	  "too many" },
 	{ "rdma_networks 10.0.0.1:80", 1, 15, "colon" },
 	{ "rdma_via", 1, 9, "rdma_via 10.1.0.0/16" },
 	{ "rdma_via mlx5_0", 1, 10, "not an IPv4" },
@@ -181,8 +185,10 @@ static const struct {
 	{ "ring_size 100000", 1, 11, "power of two" },
 	{ "ring_size 99999999999999999999999999", 1, 11, "out of range" },
 	{ "ring_size 18446744073709551615G", 1, 11, "out of range" },
-	{ "ring_size 18014398509481985K", 1, 11, "out of range" },	/* 2^54 + 1 times 1K wraps to 1K */
-	{ "ring_size 18014398509481988K", 1, 11, "out of range" },	/* wraps to 4K, which would pass */
+	/* 2^54 + 1 times 1K wraps to 1K */
+	{ "ring_size 18014398509481985K", 1, 11, "out of range" },
+	/* wraps to 4K, which would pass */
+	{ "ring_size 18014398509481988K", 1, 11, "out of range" },
 	{ "spin 50 us", 1, 9, "too many" },
 	{ "spin 1m", 1, 7, "us, ms or s" },
 	{ "spin 2s", 1, 6, "0 to 1s" },
@@ -241,10 +247,12 @@ START_TEST(test_bad)
 
 	ck_assert_msg(rc == -EINVAL, "<%s> was taken", bad[_i].text);
 	ck_assert_str_eq(err.file, "t.conf");
-	ck_assert_msg(err.line == bad[_i].line && err.col == bad[_i].col, "<%s>: %d:%d: %s", bad[_i].text, err.line, err.col, err.msg);
+	ck_assert_msg(err.line == bad[_i].line && err.col == bad[_i].col, "<%s>: %d:%d: %s",
+		      bad[_i].text, err.line, err.col, err.msg);
 	ck_assert_msg(strstr(err.msg, bad[_i].says), "<%s>: %s", bad[_i].text, err.msg);
 	ck_assert_msg(p == (struct policy *)&err, "*ret was touched");
-	ck_assert_int_eq(policy_parse(bad[_i].text, strlen(bad[_i].text), "t.conf", &p, NULL), -EINVAL);
+	ck_assert_int_eq(policy_parse(bad[_i].text, strlen(bad[_i].text), "t.conf", &p, NULL),
+			 -EINVAL);
 }
 END_TEST
 
@@ -345,7 +353,8 @@ static const struct {
 	/* v4-mapped addresses and rules are IPv4 */
 	{ "foo", ROLE_CLIENT, "[::ffff:9.9.9.9]:1", "[::ffff:1.2.3.4]:5", TCP, 11 },
 	{ "foo", ROLE_CLIENT, "9.9.9.9:1", "1.2.3.4:5", TCP, 11 },
-	{ "redis-server", ROLE_SERVER, "[::ffff:127.0.0.1]:6379", "[::ffff:127.0.0.1]:9999", TCP | SHM, 3 },
+	{ "redis-server", ROLE_SERVER, "[::ffff:127.0.0.1]:6379", "[::ffff:127.0.0.1]:9999",
+	  TCP | SHM, 3 },
 	{ "foo", ROLE_CLIENT, "[::1]:1", "[::ffff:1.2.3.4]:7", TCP | SHM, 0 },
 	{ "foo", ROLE_CLIENT, "[::1]:1", "[::1]:7", TCP, 12 },
 	{ "foo", ROLE_CLIENT, "1.1.1.1:1", "1.2.3.4:8", TCP, 13 },
@@ -363,10 +372,12 @@ static const struct {
 START_TEST(test_decide)
 {
 	struct policy *p = must_parse(rules);
-	struct policy_decision d = decide(p, cases[_i].prog, cases[_i].role, cases[_i].local, cases[_i].peer);
+	struct policy_decision d =
+		decide(p, cases[_i].prog, cases[_i].role, cases[_i].local, cases[_i].peer);
 
-	ck_assert_msg(d.paths == cases[_i].paths && d.line == cases[_i].line, "%s %d %s %s: paths %x line %d", cases[_i].prog,
-		      cases[_i].role, cases[_i].local, cases[_i].peer, d.paths, d.line);
+	ck_assert_msg(d.paths == cases[_i].paths && d.line == cases[_i].line,
+		      "%s %d %s %s: paths %x line %d", cases[_i].prog, cases[_i].role,
+		      cases[_i].local, cases[_i].peer, d.paths, d.line);
 	ck_assert_str_eq(d.file, d.line ? "test.conf" : "");
 	ck_assert_int_eq(d.reason, d.paths == TCP ? REASON_POLICY : 0);
 	policy_free(p);
@@ -375,7 +386,8 @@ END_TEST
 
 START_TEST(test_fixed_policies)
 {
-	struct policy_decision d = decide(policy_builtin(), "x", ROLE_CLIENT, "1.1.1.1:1", "1.1.1.1:2");
+	struct policy_decision d =
+		decide(policy_builtin(), "x", ROLE_CLIENT, "1.1.1.1:1", "1.1.1.1:2");
 	struct policy *p;
 	int r;
 
@@ -392,7 +404,8 @@ START_TEST(test_fixed_policies)
 		policy_free((struct policy *)policy_all_tcp(r));	/* must do nothing */
 	}
 	ck_assert_int_eq(decide(policy_all_tcp(-1), "x", ROLE_ANY, "-", "-").reason, REASON_POLICY);
-	ck_assert_int_eq(decide(policy_all_tcp(REASON_COUNT), "x", ROLE_ANY, "-", "-").reason, REASON_POLICY);
+	ck_assert_int_eq(decide(policy_all_tcp(REASON_COUNT), "x", ROLE_ANY, "-", "-").reason,
+			 REASON_POLICY);
 	policy_free(NULL);
 	p = must_parse("use any both *:*\nmode off");
 	d = decide(p, "x", ROLE_CLIENT, "1.1.1.1:1", "1.1.1.1:2");
@@ -471,7 +484,8 @@ END_TEST
 START_TEST(test_switched_off)
 {
 	static const char *const off[] = { "off", "OFF", "Off", "no", "NO", "false", "False", "0" };
-	static const char *const on[] = { "", "on", "1", "offf", "of", "00", "no thanks", "falsehood", "a value that is longer than any of them" };
+	static const char *const on[] = { "", "on", "1", "offf", "of", "00", "no thanks",
+					  "falsehood", "a value that is longer than any of them" };
 
 	unsetenv("RDMASHIM");
 	ck_assert(!policy_switched_off());
@@ -547,7 +561,8 @@ static size_t mutate(char *buf, size_t len, size_t cap)
 	return len;
 }
 
-static void check_result(int rc, const struct policy *p, const struct policy_error *err, const char *text, size_t len)
+static void check_result(int rc, const struct policy *p, const struct policy_error *err,
+			 const char *text, size_t len)
 {
 	int lines = 1, i;
 	size_t k;
@@ -556,7 +571,8 @@ static void check_result(int rc, const struct policy *p, const struct policy_err
 		for (k = 0; k < len; k++)
 			lines += text[k] == '\n';
 		ck_assert_int_eq(rc, -EINVAL);
-		ck_assert(err->line >= 1 && err->line <= lines && err->col >= 1 && err->col <= (int)len + 1);
+		ck_assert(err->line >= 1 && err->line <= lines && err->col >= 1 &&
+			  err->col <= (int)len + 1);
 		ck_assert(err->msg[0] && memchr(err->msg, 0, sizeof(err->msg)));
 		return;
 	}
@@ -571,9 +587,10 @@ static void check_result(int rc, const struct policy *p, const struct policy_err
 
 START_TEST(test_mutations)
 {
-	static const char seed[] = "mode on # c\nspin 50us\nring_size 256K\nlink_streams 7\nearn_bytes 1M\n"
-				   "program redis-*\nuse shm both 127.0.0.0/8:6379 *:*\n"
-				   "use any client [2001:db8::/32]:80-90 [::1]:*\nprogram *\nuse tcp server *:22\n";
+	static const char seed[] =
+		"mode on # c\nspin 50us\nring_size 256K\nlink_streams 7\nearn_bytes 1M\n"
+		"program redis-*\nuse shm both 127.0.0.0/8:6379 *:*\n"
+		"use any client [2001:db8::/32]:80-90 [::1]:*\nprogram *\nuse tcp server *:22\n";
 	enum { CAP = 1024 };
 	int i, rc, good_n = 0, bad_n = 0;
 	struct policy_error err;
@@ -607,7 +624,9 @@ START_TEST(test_words)
 	uint64_t v;
 	bool over;
 
-	ck_assert_uint_eq(fmt_string(b, sizeof(b), "%s|%d|%u|%lu|%lx|%c|%%|%zu", "a", -5, 7u, ~0ul, 0xabcul, 'x', (size_t)9), 37);
+	ck_assert_uint_eq(fmt_string(b, sizeof(b), "%s|%d|%u|%lu|%lx|%c|%%|%zu", "a", -5, 7u, ~0ul,
+				     0xabcul, 'x', (size_t)9),
+			  37);
 	ck_assert_str_eq(b, "a|-5|7|18446744073709551615|abc|x|%|9");
 	fmt_string(b, sizeof(b), "%ld %p", (long)INT64_MIN, (void *)0x10);
 	ck_assert_str_eq(b, "-9223372036854775808 0x10");
@@ -617,7 +636,8 @@ START_TEST(test_words)
 	ck_assert(v == UINT64_MAX && !over);
 	parse_digits("18446744073709551616", 20, &v, &over);
 	ck_assert(over);
-	parse_digits("30000000000000000000", 20, &v, &over);	/* the product overflows, the sum does not */
+	/* the product overflows, the sum does not */
+	parse_digits("30000000000000000000", 20, &v, &over);
 	ck_assert(over);
 	ck_assert_uint_eq(parse_digits("12x", 3, &v, &over), 2);
 	ck_assert_uint_eq(v, 12);
@@ -629,7 +649,8 @@ START_TEST(test_words)
 	ck_assert(!glob_match("", 0, "a"));
 	/* would take for ever with a matcher that tries every star */
 	ck_assert(!glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*b", 26,
-			      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+			      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+			      "aaaaaaaaaaaaaaaaaaa"));
 	ck_assert_str_eq(quote_word("a\033b", 3, b, sizeof(b)), "'a\\x1bb'");
 }
 END_TEST
@@ -758,7 +779,8 @@ START_TEST(test_log)
 	if (!pid)
 		log_replaced();
 	waitpid(pid, &st, 0);
-	ck_assert_msg(WIFEXITED(st) && WEXITSTATUS(st) == 0, "a log line went to a descriptor that is not the old stderr");
+	ck_assert_msg(WIFEXITED(st) && WEXITSTATUS(st) == 0,
+		      "a log line went to a descriptor that is not the old stderr");
 }
 END_TEST
 
@@ -813,14 +835,17 @@ START_TEST(test_log_environment)
 	snprintf(env, sizeof(env), "path:%s", log_file);
 	text = logged(log_to_file, env, err, sizeof(err));
 	ck_assert_str_eq(err, "");
-	ck_assert_int_eq(sscanf(text, "%d-%d-%dT%d:%d:%d.%6uZ %15s rdmashim[%d]: seen 7%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
-				&tm.tm_sec, &us, level, &pid, &n), 9);
+	ck_assert_int_eq(sscanf(text, "%d-%d-%dT%d:%d:%d.%6uZ %15s rdmashim[%d]: seen 7%n",
+				&tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
+				&tm.tm_sec, &us, level, &pid, &n),
+			 9);
 	ck_assert_str_eq(text + n, "\n");
 	ck_assert_str_eq(level, "path");
 	tm.tm_year -= 1900;
 	tm.tm_mon--;
 	t = timegm(&tm);
-	ck_assert_msg(t > time(NULL) - 60 && t <= time(NULL), "logged at %ld, now is %ld", (long)t, (long)time(NULL));
+	ck_assert_msg(t > time(NULL) - 60 && t <= time(NULL), "logged at %ld, now is %ld", (long)t,
+		      (long)time(NULL));
 	snprintf(env, sizeof(env), "4:%s", log_file);
 	text = logged(all_levels, env, err, sizeof(err));
 	for (int i = LOG_LEVEL_ERROR; i <= LOG_LEVEL_DEBUG; i++) {
@@ -864,7 +889,8 @@ static char *slurp(const char *rel)
 
 	snprintf(path, sizeof(path), "%s/%s", root ? root : ".", rel);
 	f = fopen(path, "r");
-	ck_assert_msg(f, "%s: %s (run this from the top of the source tree)", path, strerror(errno));
+	ck_assert_msg(f, "%s: %s (run this from the top of the source tree)", path,
+		      strerror(errno));
 	ck_assert(fread(buf, 1, (1 << 20) - 1, f) > 0);
 	fclose(f);
 	return buf;
@@ -872,7 +898,8 @@ static char *slurp(const char *rel)
 
 START_TEST(test_examples)
 {
-	static const char *const files[] = { "conf/rdmashim.conf", "conf/examples/redis.conf", "conf/examples/nginx.conf" };
+	static const char *const files[] = { "conf/rdmashim.conf", "conf/examples/redis.conf",
+					     "conf/examples/nginx.conf" };
 	size_t i;
 
 	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -892,7 +919,8 @@ START_TEST(test_example_has_every_key)
 
 	for (i = 0; i < CONF_KEYS; i++) {
 		snprintf(want, sizeof(want), "\n#%s %s\n", conf_rows[i].name,
-			 conf_value_text(conf_rows[i].type, conf_rows[i].dflt, value, sizeof(value)));
+			 conf_value_text(conf_rows[i].type, conf_rows[i].dflt, value,
+					 sizeof(value)));
 		ck_assert_msg(strstr(text, want), "conf/rdmashim.conf lacks the line%s", want);
 	}
 	free(text);
@@ -901,7 +929,8 @@ END_TEST
 
 START_TEST(test_documents_have_every_row)
 {
-	char *md = slurp("docs/policy.md"), *conf5 = slurp("docs/rdmashim.conf.5"), *man1 = slurp("docs/rdmastat.1");
+	char *md = slurp("docs/policy.md"), *conf5 = slurp("docs/rdmashim.conf.5"),
+	     *man1 = slurp("docs/rdmastat.1");
 	char row[512], lo[32], hi[32], dflt[32];
 	int i;
 
@@ -918,7 +947,8 @@ START_TEST(test_documents_have_every_row)
 	}
 	for (i = REASON_NONE + 1; i < REASON_COUNT; i++) {
 		snprintf(row, sizeof(row), "\n.B %s\n", reason_name((unsigned)i));
-		ck_assert_msg(strstr(man1, row), "docs/rdmastat.1 lacks reason %s", reason_name((unsigned)i));
+		ck_assert_msg(strstr(man1, row), "docs/rdmastat.1 lacks reason %s",
+			      reason_name((unsigned)i));
 	}
 	free(md);
 	free(conf5);
@@ -956,7 +986,8 @@ END_TEST
 
 START_TEST(test_other_hosts)
 {
-	struct policy *p = must_parse("discovery_dir /meet\nkey_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
+	struct policy *p = must_parse("discovery_dir /meet\nkey_file /etc/x.key\nrdma_networks "
+				      "10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
 
 	ck_assert_str_eq(policy_key_file(p), "/etc/x.key");
 	ck_assert_str_eq(policy_discovery_dir(p), "/meet");
@@ -988,7 +1019,8 @@ static int via(const struct policy *p, const char *own)
 
 START_TEST(test_via)
 {
-	struct policy *p = must_parse("rdma_via 10.2.0.0/16 [2001:db8::/32]\nrdma_networks 10.0.0.0/8\nrdma_via 10.1.0.0/16\n");
+	struct policy *p = must_parse("rdma_via 10.2.0.0/16 [2001:db8::/32]\nrdma_networks "
+				      "10.0.0.0/8\nrdma_via 10.1.0.0/16\n");
 
 	ck_assert(policy_has_via(p));
 	ck_assert_int_eq(via(p, "10.2.3.4"), 0);

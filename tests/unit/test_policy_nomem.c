@@ -1,7 +1,9 @@
 /*
- * test_policy_nomem.c - memory that cannot be had while a policy is read: each single allocation fails, once and from there on, until a
- * run makes fewer. Each time there is a policy that decides as without a failure, or an error that says why; and nothing is left.
- * These are the only places where the library asks malloc for memory; the rest is mmap, a row of hostile/faults.
+ * test_policy_nomem.c - memory that cannot be had while a policy is read: each single allocation
+ * fails, once and from there on, until a run makes fewer. Each time there is a policy that
+ * decides as without a failure, or an error that says why; and nothing is left. These are the
+ * only places where the library asks malloc for memory; the rest is mmap, a row of
+ * hostile/faults.
  *
  * LIBS: -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=free
  */
@@ -93,7 +95,8 @@ static void make_files(void)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof path, "%s/d", dir);
 	ck_assert_int_eq(mkdir(path, 0700), 0);
-	put("main", "use shm both 10.0.0.0/8:1-100\n", 20);	/* more than the first rules have room for */
+	/* more than the first rules have room for */
+	put("main", "use shm both 10.0.0.0/8:1-100\n", 20);
 	put("d/a.conf", "use tcp server *:22\n", 1);
 	put("d/b.conf", "use tcp client *:25\n", 20);
 	put("more", "use tcp both *:6379\n", 1);
@@ -102,7 +105,8 @@ static void make_files(void)
 
 static void drop_files(void)
 {
-	static const char *const names[] = { "d/a.conf", "d/b.conf", "d", "main", "more", "top", "" };
+	static const char *const names[] = { "d/a.conf", "d/b.conf", "d", "main", "more", "top",
+					     "" };
 	char path[200];
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -134,7 +138,8 @@ static void read_once(const char *path)
 	armed = false;
 	if (rc) {
 		ck_assert_msg(failed > 0, "refused without a failure: %s", err.msg);
-		ck_assert_msg(strstr(err.msg, "memory") != NULL, "allocation %ld: the error says <%s>", fail_at, err.msg);
+		ck_assert_msg(strstr(err.msg, "memory") != NULL,
+			      "allocation %ld: the error says <%s>", fail_at, err.msg);
 	} else {
 		decides(p);
 		armed = true;

@@ -2,7 +2,8 @@
  * test_proof.c - what shows that a process has a socket (shim/base/proof.c), and what else asks
  * /proc, below a root directory whose /proc is a user's: it lies, is not there, or never answers.
  *
- * LINK: shim/base/proof.c shim/base/procfs.c shim/base/procs.c shim/base/fdtab.c shim/base/event.c shim/base/lock.c
+ * LINK: shim/base/proof.c shim/base/procfs.c shim/base/procs.c shim/base/fdtab.c
+ * LINK: shim/base/event.c shim/base/lock.c
  * LINK: shim/base/memory_limit.c shim/link/peer_rights.c
  */
 #include <check.h>

@@ -1,7 +1,8 @@
 /*
- * test_rc.c - a link's segments over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
- * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
- * lie; round-trip times; a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
+ * test_rc.c - a link's segments over a queue pair, on two fake devices (fake_verbs.h): random
+ * traffic of many streams with cuts, rewinds and growing rings in between, byte-checked;
+ * credits; collecting; buffers that run out; lives of a slot; peers that lie; round-trip times;
+ * a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
@@ -41,7 +42,8 @@ struct dir {		/* one direction of one stream: sent by side s */
 	uint32_t runs;
 };
 
-/* "Device memory": snapshots to send from, where what is under way stays until it is consumed, and the ring where it lands. */
+/* "Device memory": snapshots to send from, where what is under way stays until it is consumed,
+ * and the ring where it lands. */
 #define DEV 16384
 static uint8_t snapshots[2][SLOTS][2 * DEV], landings[SLOTS][2][DEV];
 static uint32_t snapshot_key[2];
@@ -54,7 +56,10 @@ static void died(void *arg) { ((struct end *)arg)->died++; }
 static void busy(void *arg) { ((struct end *)arg)->busy++; }
 static void watch(void *arg) { ((struct end *)arg)->watched = true; }
 
-static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off) { return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s); }
+static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off)
+{
+	return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s);
+}
 
 static void bind_slot(uint32_t slot, uint16_t life)
 {
@@ -89,7 +94,8 @@ static bool grow(uint32_t slot, unsigned s)
 	if (!d->tx.large_size) {
 		d->rx.large_size = rc_large_land(end[!s].rc, slot, &d->rx.large, &addr, &key);
 		if (d->rx.large_size)
-			d->tx.large_size = (uint64_t)rc_large_peer(end[s].rc, slot, d->rx.large_size, addr, key, &d->tx.large);
+			d->tx.large_size = (uint64_t)rc_large_peer(
+				end[s].rc, slot, d->rx.large_size, addr, key, &d->tx.large);
 	} else if (d->tx.size == SIZE && rc_enlarge(end[s].rc, slot, LARGE >> slot % 2)) {
 		ring_tx_enlarge(&d->tx, LARGE >> slot % 2);
 		return true;
@@ -110,7 +116,9 @@ static void setup(void)
 	memset(dir, 0, sizeof dir);
 	memset(snapshot_key, 0, sizeof snapshot_key);
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE, .large_most = LARGE_MOST };
+		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+				     .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE,
+					     .large_most = LARGE_MOST };
 		int fd;
 
 		end[s] = (struct end){ 0 };
@@ -148,7 +156,8 @@ int clock_gettime(clockid_t which, struct timespec *t)
 {
 	if (!clock_ns)
 		return (int)syscall(SYS_clock_gettime, which, t);
-	*t = (struct timespec){ .tv_sec = (time_t)(clock_ns / 1000000000), .tv_nsec = (long)(clock_ns % 1000000000) };
+	*t = (struct timespec){ .tv_sec = (time_t)(clock_ns / 1000000000),
+				.tv_nsec = (long)(clock_ns % 1000000000) };
 	return 0;
 }
 
@@ -180,7 +189,9 @@ static void give_landing(uint32_t slot, unsigned s)
 	dir[slot][s].rx.dev_size = DEV;
 	ck_assert_int_eq(rc_device_peer(end[s].rc, slot, DEV, (uintptr_t)land, key), 0);
 	if (!snapshot_key[s])
-		ck_assert_int_eq(rc_device_reg(end[s].rc, (uintptr_t)snapshots[s], sizeof snapshots[s], -1, false, &snapshot_key[s]), 0);
+		ck_assert_int_eq(rc_device_reg(end[s].rc, (uintptr_t)snapshots[s],
+					       sizeof snapshots[s], -1, false, &snapshot_key[s]),
+				 0);
 }
 
 /* From a snapshot, if that may be now. */
@@ -228,7 +239,8 @@ static uint64_t get(uint32_t slot, unsigned s, uint64_t n)
 		ring_rx_copy(&d->rx, 0, buf, n);
 	for (uint64_t i = 0; i < n; i++)
 		if (buf[i] != pattern(slot, s, d->rx.rd + i))
-			ck_abort_msg("slot %u from side %u: byte %lu is wrong", slot, s, d->rx.rd + i);
+			ck_abort_msg("slot %u from side %u: byte %lu is wrong", slot, s,
+				     d->rx.rd + i);
 	ring_rx_consume(&d->rx, n);
 	errno = 7;
 	if (n)
@@ -290,7 +302,8 @@ START_TEST(traffic)
 		case 6: case 7: for (long k = random() % 8; k && fake_step(&fake[s]); k--) ; break;
 		case 8: case 9: rc_poll(end[s].rc); break;
 		case 10: background(s); break;
-		case 11:	/* a rewind and a new cut, with the old epoch's bytes still in the queue */
+		case 11:	/* a rewind and a new cut, with the old epoch's bytes still in
+				 * the queue */
 			if (random() % 20 == 0) {
 				uint64_t cut = dir[slot][s].tx.wr + (uint64_t)random() % 50;
 
@@ -300,7 +313,8 @@ START_TEST(traffic)
 			}
 			break;
 		case 12:
-			grown += random() % 20 == 0 && dir[slot][s].tx.dev_hi <= dir[slot][s].tx.rd && grow(slot, s);
+			grown += random() % 20 == 0 &&
+				 dir[slot][s].tx.dev_hi <= dir[slot][s].tx.rd && grow(slot, s);
 			break;
 		case 13:
 			if (slot < SLOTS / 2 && random() % 4 == 0)
@@ -327,7 +341,8 @@ START_TEST(traffic)
 }
 END_TEST
 
-/* A thread that waits for another inside the library, and is interrupted there: no trace of that in errno, which is the program's. */
+/* A thread that waits for another inside the library, and is interrupted there: no trace of that
+ * in errno, which is the program's. */
 static sem_t inside, go_on;
 static _Atomic int asker;
 
@@ -393,8 +408,8 @@ START_TEST(errno_kept)
 }
 END_TEST
 
-/* Runs in device memory: they land there and nowhere else, wrapped or not, nothing follows one of them before it is read, and then its sender is told
- * at once. */
+/* Runs in device memory: they land there and nowhere else, wrapped or not, nothing follows one
+ * of them before it is read, and then its sender is told at once. */
 START_TEST(device_runs)
 {
 	struct dir *d = &dir[1][0];
@@ -403,7 +418,8 @@ START_TEST(device_runs)
 	give_landing(1, 0);
 	ck_assert_uint_eq(rc_device_size(end[0].rc, 1), DEV);
 	for (int k = 0; k < 100; k++) {
-		uint64_t host = (uint64_t)k * 7 % 50, n = 1 + (uint64_t)k * 997 % (DEV - 60), ring = d->tx.rd;
+		uint64_t host = (uint64_t)k * 7 % 50, n = 1 + (uint64_t)k * 997 % (DEV - 60),
+			 ring = d->tx.rd;
 
 		ck_assert_uint_eq(put(1, 0, host), host);
 		settle();
@@ -414,7 +430,8 @@ START_TEST(device_runs)
 		ck_assert(rc_device_done(end[0].rc, d->seq));
 		ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
 		ck_assert_uint_eq(ring_rx_avail(&d->rx), host + n);
-		ck_assert_uint_eq(get(1, 0, SIZE), host ? host : n < SIZE ? n : SIZE);	/* not across */
+		/* not across */
+		ck_assert_uint_eq(get(1, 0, SIZE), host ? host : n < SIZE ? n : SIZE);
 		while (get(1, 0, SIZE))
 			;
 		fake_run();
@@ -427,7 +444,8 @@ START_TEST(device_runs)
 }
 END_TEST
 
-/* By dma-buf if there is one and the device takes it, else by address; the same memory once; refused: an error, and later perhaps not. */
+/* By dma-buf if there is one and the device takes it, else by address; the same memory once;
+ * refused: an error, and later perhaps not. */
 START_TEST(device_registered)
 {
 	unsigned before = fake[0].mrs;
@@ -443,16 +461,21 @@ START_TEST(device_registered)
 	ck_assert_uint_eq(key, again);
 	ck_assert_uint_eq(fake[0].mrs, before + 1);
 	ck_assert_int_eq(fake[0].mr[before].access, 0);		/* nobody else reads or writes it */
-	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings, DEV, 78, true, &key), 0);	/* by address */
+	/* by address */
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings, DEV, 78, true, &key), 0);
 	ck_assert_uint_eq(fake[0].mrs, before + 2);
-	ck_assert_int_eq(fake[0].mr[before + 1].access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	ck_assert_int_eq(fake[0].mr[before + 1].access,
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	ck_assert(!rc_device_known(end[0].rc, (uintptr_t)landings, DEV, &key));
 	verbs.ibv_reg_dmabuf_mr = NULL;
 	fake_fail = 1;
-	ck_assert_int_lt(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key), 0);
+	ck_assert_int_lt(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key),
+			 0);
 	fake_fail = 0;
-	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key), 0);
-	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 0, 0, 0), -EPROTO);	/* withdrawn, and was never given */
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key),
+			 0);
+	/* withdrawn, and was never given */
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 0, 0, 0), -EPROTO);
 	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 3 * DEV, 1, 1), -EPROTO);
 	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 1ull << 40, 1, 1), -EPROTO);
 	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, DEV, 1, 1), 0);
@@ -460,7 +483,9 @@ START_TEST(device_registered)
 	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 0, 0, 0), 0);
 	ck_assert_uint_eq(rc_device_size(end[0].rc, 1), 0);
 	rc_kill(end[0].rc);
-	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings + 2 * DEV, DEV, -1, true, &key), -ENETDOWN);
+	ck_assert_int_eq(
+		rc_device_reg(end[0].rc, (uintptr_t)landings + 2 * DEV, DEV, -1, true, &key),
+		-ENETDOWN);
 }
 END_TEST
 
@@ -510,7 +535,8 @@ START_TEST(grown)
 }
 END_TEST
 
-/* A reader of a large ring that is slow: its sender sees all the same that somebody reads, as often as it has read a quarter of a small one, but not for each. */
+/* A reader of a large ring that is slow: its sender sees all the same that somebody reads, as
+ * often as it has read a quarter of a small one, but not for each. */
 START_TEST(slow_reader)
 {
 	struct dir *d = &dir[0][0];
@@ -557,7 +583,8 @@ START_TEST(grows_when_told)
 }
 END_TEST
 
-/* There are so many, and one serves another slot when both ends have left it; not to a ring that is no larger. */
+/* There are so many, and one serves another slot when both ends have left it; not to a ring that
+ * is no larger. */
 START_TEST(large_rings)
 {
 	const uint8_t *ring;
@@ -581,8 +608,10 @@ START_TEST(large_rings)
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, SIZE, addr, key, &mine), -EPROTO);
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 3 * SIZE, addr, key, &mine), -EPROTO);
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 1ull << 63, addr, key, &mine), -EPROTO);
-	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 8 * LARGE, addr, key, &mine), LARGE);	/* no more than we have */
-	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, LARGE, addr, key, &mine), -EPROTO);	/* once */
+	/* no more than we have */
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 8 * LARGE, addr, key, &mine), LARGE);
+	/* once */
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, LARGE, addr, key, &mine), -EPROTO);
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 1, 2 * SIZE, addr, key, &mine), 2 * SIZE);
 	fake_fail = 1;
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), 0);
@@ -633,9 +662,11 @@ END_TEST
  * may be had again. */
 START_TEST(budget)
 {
-	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0],
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0],
 			     .large_size = LARGE, .large_most = 2,
-			     .budget = rc_pinned() + (RC_SENDS + RC_RECVS) * RC_REC_MAX + 4 * SIZE };
+			     .budget = rc_pinned() + (RC_SENDS + RC_RECVS) * RC_REC_MAX +
+				     4 * SIZE };
 	uint64_t before = rc_pinned(), addr;
 	struct rdma_cm_id id = fake[0].id;
 	const uint8_t *large;
@@ -678,10 +709,12 @@ START_TEST(collects)
 }
 END_TEST
 
-/* All of a link's memory may be written to in any order; where that is not known, or not to the kernel, it is registered all the same. */
+/* All of a link's memory may be written to in any order; where that is not known, or not to the
+ * kernel, it is registered all the same. */
 START_TEST(any_order)
 {
-	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0] };
 	struct rdma_cm_id id = fake[0].id;
 	uint64_t addr;
 	uint32_t key;
@@ -703,7 +736,8 @@ END_TEST
 /* Each link's events come by another interrupt, as far as there are. */
 START_TEST(vectors)
 {
-	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0] };
 	struct rdma_cm_id id = fake[0].id;
 
 	fake_vectors = 0;
@@ -741,15 +775,16 @@ static void measure(struct fake_end *e, const void *record)
 	sent_bytes += e->sq[e->sq_tail % FAKE_WR].len;
 }
 
-/* 64 bytes fit the work request of a device that takes 96 there. What a short header leaves out comes whole when it must: credits
- * more than its half away, the size of a ring, the end. */
+/* 64 bytes fit the work request of a device that takes 96 there. What a short header leaves out
+ * comes whole when it must: credits more than its half away, the size of a ring, the end. */
 START_TEST(short_records)
 {
 	uint64_t far = 5ull << 32;
 
 	rc_close(end[0].rc);
 	fake_inline = 96;
-	end[0].rc = rc_new(&end[0].a, &(struct rc_conf){ .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] });
+	end[0].rc = rc_new(&end[0].a, &(struct rc_conf){ .ring = ring, .died = died, .busy = busy,
+							 .watch = watch, .arg = &end[0] });
 	ck_assert_int_eq(rc_open(end[0].rc, &fake[0].id), 0);
 	rc_release(end[1].rc);
 	ck_assert_int_eq(rc_open(end[1].rc, &fake[1].id), 0);
@@ -794,7 +829,8 @@ START_TEST(short_records)
 }
 END_TEST
 
-/* Streams that have one message each, and a device that needs a round trip: nobody waits for it, nor wants to hear of it. */
+/* Streams that have one message each, and a device that needs a round trip: nobody waits for it,
+ * nor wants to hear of it. */
 START_TEST(many_streams)
 {
 	unsigned sends = fake[0].sends, notifies = fake[0].notifies;
@@ -809,8 +845,8 @@ START_TEST(many_streams)
 }
 END_TEST
 
-/* Where the device is done at once, what bounds a stream of small messages is how fast the peer takes them up: those that come meanwhile
- * travel together, and nothing is left when it has. */
+/* Where the device is done at once, what bounds a stream of small messages is how fast the peer
+ * takes them up: those that come meanwhile travel together, and nothing is left when it has. */
 START_TEST(flow)
 {
 	unsigned before = fake[0].sends;
@@ -886,7 +922,8 @@ START_TEST(window)
 }
 END_TEST
 
-/* n bytes from end 0, whose completion is seen after `ns`, and an answer, which acknowledges the record. */
+/* n bytes from end 0, whose completion is seen after `ns`, and an answer, which acknowledges the
+ * record. */
 static void round_trip_of(uint64_t n, uint64_t ns)
 {
 	ck_assert_uint_eq(put(0, 0, n), n);
@@ -913,7 +950,11 @@ static void until_timed(uint64_t ns, unsigned tries)
 
 START_TEST(round_trip)
 {
-	static const struct { uint32_t ns, shown; } first[] = { { 900, 900 }, { 700, 700 }, { 800, 700 }, { 5000000, 700 }, { 750, 700 }, { 710, 700 }, { 720, 700 }, { 730, 700 } };
+	static const struct { uint32_t ns, shown; } first[] = { { 900, 900 }, { 700, 700 },
+								{ 800, 700 }, { 5000000, 700 },
+									{ 750, 700 }, { 710, 700 },
+										{ 720, 700 }, { 730,
+											700 } };
 
 	clock_ns = 1000000000;
 	round_trip_of(1000, 3);		/* a WRITE before the record */
@@ -960,8 +1001,8 @@ START_TEST(wakes)
 }
 END_TEST
 
-/* Who sleeps is not woken when his own records have gone, nor by the peer's word that it has taken them up; unless something waits for
- * that. An error wakes. */
+/* Who sleeps is not woken when his own records have gone, nor by the peer's word that it has
+ * taken them up; unless something waits for that. An error wakes. */
 START_TEST(wakes_who_waits)
 {
 	rc_arm_own(end[0].rc);
@@ -1024,7 +1065,8 @@ START_TEST(lives)
 }
 END_TEST
 
-/* An event that nobody had taken up yet when the next publication had to wait: what waits goes all the same. */
+/* An event that nobody had taken up yet when the next publication had to wait: what waits goes
+ * all the same. */
 START_TEST(event_is_late)
 {
 	for (int i = 0; i < 8; i++)
@@ -1044,7 +1086,8 @@ START_TEST(event_is_late)
 }
 END_TEST
 
-/* An event that a sleeper asked for, for himself, who then left: what has to wait afterwards asks for the background thread. */
+/* An event that a sleeper asked for, for himself, who then left: what has to wait afterwards
+ * asks for the background thread. */
 START_TEST(event_was_anothers)
 {
 	rc_arm_own(end[0].rc);
@@ -1061,7 +1104,8 @@ START_TEST(event_was_anothers)
 }
 END_TEST
 
-/* Of two who come for one event the second changes nothing: the first may have armed again by then. */
+/* Of two who come for one event the second changes nothing: the first may have armed again by
+ * then. */
 START_TEST(event_for_two)
 {
 	rc_arm_own(end[1].rc);
@@ -1078,7 +1122,8 @@ START_TEST(event_for_two)
 	rc_event(end[1].rc);
 	rc_poll(end[1].rc);
 	ck_assert_uint_eq(get(3, 0, SIZE), 10);
-	rc_arm_own(end[1].rc);		/* and who is late did not make it look unarmed: one event for each arming */
+	rc_arm_own(end[1].rc);		/* and who is late did not make it look unarmed: one
+					 * event for each arming */
 	rc_event(end[1].rc);
 	ck_assert_uint_eq(fake[1].armed, 1);
 	rc_arm_own(end[1].rc);
@@ -1086,7 +1131,8 @@ START_TEST(event_for_two)
 }
 END_TEST
 
-/* Another thread that goes to sleep here while the request of the first is under way: it must not take it for made. */
+/* Another thread that goes to sleep here while the request of the first is under way: it must
+ * not take it for made. */
 static void second_sleeper(void)
 {
 	rc_arm_own(end[1].rc);
@@ -1135,15 +1181,18 @@ static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
 	{ { .slot = 3, .life = 1, .wr = 100, .flags = RC_SHORT | RC_DEVICE }, 24 },
 	{ { .slot = 0, .life = 1, .acked = 1 }, 40 },		/* more than we ever sent */
 	{ { .slot = RC_NO_SLOT, .acked = 0x80000000u }, 40 },
-	{ { .slot = 0, .life = 1, .large = LARGE }, 40 },	/* a large ring that it was not given */
+	/* a large ring that it was not given */
+	{ { .slot = 0, .life = 1, .large = LARGE }, 40 },
 	{ { .slot = 1, .life = 1, .large = 1 }, 40 },		/* slot 1 was, but not like that */
 	{ { .slot = 1, .life = 1, .large = SIZE }, 40 },
 	{ { .slot = 1, .life = 1, .large = LARGE - 1 }, 40 },
 	{ { .slot = 1, .life = 1, .large = 2 * LARGE }, 40 },
 	{ { .slot = 2, .life = 1, .large = LARGE / 2 }, 40 },	/* slot 2 uses more already */
 	{ { .slot = 2, .life = 1, .large = 0 }, 40 },
-	{ { .slot = 3, .life = 1, .wr = 100, .flags = RC_DEVICE }, 40 },	/* device memory that it was not given */
-	{ { .slot = 4, .life = 1, .wr = 100, .flags = RC_DEVICE, .len = 8 }, 48 },	/* slot 4 was, but not for this */
+	/* device memory that it was not given */
+	{ { .slot = 3, .life = 1, .wr = 100, .flags = RC_DEVICE }, 40 },
+	/* slot 4 was, but not for this */
+	{ { .slot = 4, .life = 1, .wr = 100, .flags = RC_DEVICE, .len = 8 }, 48 },
 };
 
 START_TEST(liars)
@@ -1165,14 +1214,16 @@ START_TEST(liars)
 }
 END_TEST
 
-/* A peer that gives credit for what it was not told of yet: it loses the path, and nothing is written where it does not belong. */
+/* A peer that gives credit for what it was not told of yet: it loses the path, and nothing is
+ * written where it does not belong. */
 START_TEST(credit_before_told)
 {
 	struct dir *d = &dir[0][1];
 	struct rc_rec r = { .slot = 0, .life = 1 };
 	struct rc_counts c;
 
-	for (unsigned n = 0; n < 300 && !end[1].died; n++) {	/* nothing is acknowledged: soon nothing can be told */
+	/* nothing is acknowledged: soon nothing can be told */
+	for (unsigned n = 0; n < 300 && !end[1].died; n++) {
 		put(0, 1, SIZE);
 		fake_run();
 		rc_poll(end[1].rc);
@@ -1187,7 +1238,8 @@ START_TEST(credit_before_told)
 }
 END_TEST
 
-/* The sender uses as little of a large ring as it may, its program asks first whether it is writable (a quarter is free, stream_view.c), and the reader reads all. */
+/* The sender uses as little of a large ring as it may, its program asks first whether it is
+ * writable (a quarter is free, stream_view.c), and the reader reads all. */
 START_TEST(little_use)
 {
 	struct dir *d = &dir[0][0];
@@ -1209,14 +1261,16 @@ START_TEST(little_use)
 }
 END_TEST
 
-/* Cursors that cannot be are not this layer's to judge, but may do no harm, and the ring refuses them. */
+/* Cursors that cannot be are not this layer's to judge, but may do no harm, and the ring refuses
+ * them. */
 START_TEST(wild_cursors)
 {
 	static const uint64_t wild[] = { UINT64_MAX, UINT64_MAX - 3, 1ull << 63, SIZE * 2 + 1 };
 
 	for (unsigned i = 0; i < 4; i++) {
 		uint8_t buf[512] = { 0 };
-		struct rc_rec r = { .slot = 0, .life = 1, .len = 472, .wr = wild[i], .rd = wild[i], .final = RING_NO_FINAL };
+		struct rc_rec r = { .slot = 0, .life = 1, .len = 472, .wr = wild[i], .rd = wild[i],
+				    .final = RING_NO_FINAL };
 
 		memcpy(buf, &r, sizeof r);
 		lie(buf, 512);
@@ -1239,10 +1293,12 @@ START_TEST(reach)
 		bool landing = false;
 
 		for (uint32_t k = 0; k < SLOTS; k++)
-			landing |= p == a->ring + 2ull * k * SIZE && fake[1].mr[i].mr.length == SIZE;
+			landing |= p == a->ring + 2ull * k * SIZE &&
+				   fake[1].mr[i].mr.length == SIZE;
 		landing |= p == dir[0][0].rx.large;
 		ck_assert_int_eq(!!(fake[1].mr[i].access & IBV_ACCESS_REMOTE_WRITE), landing);
-		ck_assert(!(fake[1].mr[i].access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)));
+		ck_assert(!(fake[1].mr[i].access &
+			    (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)));
 	}
 	ck_assert_uint_le(rc_registered(end[1].rc), SLOTS * 2 * SIZE + 2 * LARGE + 512 * 1024);
 }
@@ -1267,7 +1323,8 @@ START_TEST(dies)
 }
 END_TEST
 
-/* The device may go while somebody still waits for the peer: all that is the device's is given back, and what is left can be called. */
+/* The device may go while somebody still waits for the peer: all that is the device's is given
+ * back, and what is left can be called. */
 START_TEST(lets_go)
 {
 	const uint8_t *ring;
@@ -1308,7 +1365,8 @@ START_TEST(lets_go)
 		rc_slot_left(rc, 5);
 	}
 	ck_assert_int_eq(fake_made, 0);
-	for (uint64_t at = dir[5][0].tx.rd; at < dir[5][0].tx.wr; at++) {	/* what is not consumed is held still */
+	/* what is not consumed is held still */
+	for (uint64_t at = dir[5][0].tx.rd; at < dir[5][0].tx.wr; at++) {
 		size_t n;
 
 		ck_assert_uint_eq(*ring_tx_held(&dir[5][0].tx, at, &n), pattern(5, 0, at));
@@ -1332,7 +1390,8 @@ static void looks(enum rc_looks want, unsigned n)
 		ck_assert_int_eq(rc_look(end[0].rc), want);
 }
 
-/* A device that is given something, completes nothing and reports nothing, is found out; only looks that find nothing new in a row count. */
+/* A device that is given something, completes nothing and reports nothing, is found out; only
+ * looks that find nothing new in a row count. */
 START_TEST(stuck)
 {
 	put(5, 0, 3000);
@@ -1351,7 +1410,8 @@ START_TEST(stuck)
 }
 END_TEST
 
-/* What bears no completion of its own does not make a queue pair that is well look stuck: something that bears one follows, once. */
+/* What bears no completion of its own does not make a queue pair that is well look stuck:
+ * something that bears one follows, once. */
 START_TEST(unsignalled)
 {
 	unsigned sends;
@@ -1376,14 +1436,16 @@ START_TEST(unsignalled)
 }
 END_TEST
 
-/* A peer that is stopped takes nothing up; its device completes all the same, so that the queue pair does not look stuck. */
+/* A peer that is stopped takes nothing up; its device completes all the same, so that the queue
+ * pair does not look stuck. */
 START_TEST(peer_stopped)
 {
 	for (int i = 0; i < 3 * RC_RECVS; i++) {
 		put(5, 0, 16);
 		fake_run();
 		rc_poll(end[0].rc);
-		dir[5][0].tx.rd = dir[5][0].tx.wr;	/* as if it were read: a ring's room is not the matter */
+		dir[5][0].tx.rd = dir[5][0].tx.wr;	/* as if it were read: a ring's room is
+							 * not the matter */
 		looks(rc_look(end[0].rc), 1);
 	}
 	for (int i = 0; i < 2 * RC_LOOKS; i++) {
@@ -1393,10 +1455,12 @@ START_TEST(peer_stopped)
 }
 END_TEST
 
-/* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and nothing is left behind. */
+/* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and
+ * nothing is left behind. */
 START_TEST(refused)
 {
-	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0] };
 	struct rdma_cm_id id = { .verbs = &fake[0].ctx };
 	uint64_t addr;
 	uint32_t key;
@@ -1420,7 +1484,8 @@ START_TEST(refused)
 		ck_assert_ptr_null(id.qp);
 		ck_assert_int_eq(fake_made, made);
 	}
-	ck_assert_uint_eq(n, 7);	/* for all of the five: domain, memory, channel, queue, queue pair */
+	ck_assert_uint_eq(n, 7);	/* for all of the five: domain, memory, channel, queue,
+					 * queue pair */
 }
 END_TEST
 

@@ -1,7 +1,9 @@
 /*
  * test_ready.c - epoll over fake streams: levels, edges, one shots, kernel interest, sleepers.
  *
- * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c shim/poll/ready_bits.c shim/poll/ready_nested.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c
+ * LINK: shim/poll/ready_epoll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c
+ * LINK: shim/poll/ready_bits.c shim/poll/ready_nested.c
  */
 #include "ready_fake.h"
 
@@ -25,8 +27,14 @@ static int ctl(int op, int fd, uint32_t events, uint64_t data)
 	return ready_epoll_ctl(e, ep, op, fd, &ev);
 }
 
-static int add(int fd, uint32_t events, uint64_t data) { return ctl(EPOLL_CTL_ADD, fd, events, data); }
-static int mod(int fd, uint32_t events, uint64_t data) { return ctl(EPOLL_CTL_MOD, fd, events, data); }
+static int add(int fd, uint32_t events, uint64_t data)
+{
+	return ctl(EPOLL_CTL_ADD, fd, events, data);
+}
+static int mod(int fd, uint32_t events, uint64_t data)
+{
+	return ctl(EPOLL_CTL_MOD, fd, events, data);
+}
 
 /* A stream that is cut and registered. */
 static int cut_fd(int i, uint32_t events, uint64_t data)
@@ -141,7 +149,8 @@ START_TEST(oneshot_across_cut)
 }
 END_TEST
 
-/* Another thread reports it from the path, before this one has looked at the kernel's event that it holds. */
+/* Another thread reports it from the path, before this one has looked at the kernel's event that
+ * it holds. */
 static void cut_and_taken(void)
 {
 	fakes[0].cut = true;
@@ -208,7 +217,8 @@ START_TEST(oneshot_asked_again)
 }
 END_TEST
 
-/* A level that will be back when a rewind has ended is told with what the kernel shows, also where there is room for one event. */
+/* A level that will be back when a rewind has ended is told with what the kernel shows, also
+ * where there is room for one event. */
 START_TEST(coming_told_whole)
 {
 	make();
@@ -255,7 +265,8 @@ START_TEST(toggling_is_free)
 		ck_assert_int_eq(mod(fd, EPOLLIN, 1), 0);
 	}
 	ck_assert_int_eq(forbidden_calls, 0);
-	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOSYS);		/* other data: the kernel must know; and the trap works */
+	/* other data: the kernel must know; and the trap works */
+	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOSYS);
 	ck_assert_int_eq(forbidden_calls, 1);
 	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLOUT, 1), 0);
 	before = forbidden_calls;
@@ -266,7 +277,8 @@ START_TEST(toggling_is_free)
 	}
 	/* Only the look every 20 us, but that one. */
 	ck_assert_int_gt(forbidden_calls, before);
-	ck_assert_uint_le((unsigned)(forbidden_calls - before), (now_ns() - t0) / READY_LOOK_NS + 1);
+	ck_assert_uint_le((unsigned)(forbidden_calls - before),
+			  (now_ns() - t0) / READY_LOOK_NS + 1);
 }
 END_TEST
 
@@ -336,7 +348,8 @@ START_TEST(removed_says_nothing)
 	/* Each time it is new: an edge, a shot. */
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(del(fd), 0);
-		ck_assert_int_eq(add(fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : (uint32_t)EPOLLET), 3), 0);
+		ck_assert_int_eq(add(fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : (uint32_t)EPOLLET), 3),
+				 0);
 		ck_assert_int_eq(add(fd, EPOLLIN, 3), -EEXIST);
 		EXPECT(EPOLLIN, 3);
 		NOTHING();
@@ -346,7 +359,8 @@ START_TEST(removed_says_nothing)
 }
 END_TEST
 
-/* What another thread does at the moment at which the kernel has answered and its events have not been looked through: the time is asked for then. */
+/* What another thread does at the moment at which the kernel has answered and its events have
+ * not been looked through: the time is asked for then. */
 static void (*meanwhile)(void);
 
 int clock_gettime(clockid_t which, struct timespec *t)
@@ -487,7 +501,8 @@ START_TEST(removed_is_gone)
 }
 END_TEST
 
-/* Of a stream on TCP, that may be cut some day or never: the registration that is parked would speak. Bytes are waiting all the time. */
+/* Of a stream on TCP, that may be cut some day or never: the registration that is parked would
+ * speak. Bytes are waiting all the time. */
 START_TEST(removed_on_tcp)
 {
 	static const int modes[] = { MODE_NEW, MODE_TCP_FOR_NOW, MODE_TCP_ONLY };
@@ -524,7 +539,8 @@ START_TEST(removed_on_tcp)
 	ck_assert_uint_eq(atomic_load(&e->aloud), 1);
 	NOTHING();
 	ck_assert(!in_the_set(fd));
-	ck_assert_uint_eq(atomic_load(&e->aloud) + atomic_load(&e->filter) + atomic_load(&e->noneshot), 0);
+	ck_assert_uint_eq(
+		atomic_load(&e->aloud) + atomic_load(&e->filter) + atomic_load(&e->noneshot), 0);
 	ck_assert_ptr_null(streams[i].reg.items);
 	ck_assert_int_eq(del(fd), -ENOENT);
 	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOENT);
@@ -586,7 +602,8 @@ START_TEST(removed_on_tcp)
 }
 END_TEST
 
-/* It is cut while it is parked: taken up as any that is cut; and it says nothing, neither until then nor after. */
+/* It is cut while it is parked: taken up as any that is cut; and it says nothing, neither until
+ * then nor after. */
 START_TEST(cut_while_removed)
 {
 	int fd;
@@ -613,7 +630,8 @@ START_TEST(cut_while_removed)
 	shows(0, EPOLLIN);
 	NOTHING();
 	ck_assert(!in_the_set(fd));
-	ck_assert_uint_eq(atomic_load(&e->narmed) + atomic_load(&e->aloud) + atomic_load(&e->noneshot), 0);
+	ck_assert_uint_eq(
+		atomic_load(&e->narmed) + atomic_load(&e->aloud) + atomic_load(&e->noneshot), 0);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	EXPECT(EPOLLIN, 1);
 	ck_assert_int_eq(del(fd), 0);
@@ -644,7 +662,8 @@ START_TEST(removed_by_two)
 
 	make();
 	pair_mod = _i & 1;
-	pair_fd = modes[_i / 2] == MODE_ATTACHED ? cut_fd(0, EPOLLIN, 1) : stream_fd(0, MODE_TCP_FOR_NOW, &peer);
+	pair_fd = modes[_i / 2] == MODE_ATTACHED ? cut_fd(0, EPOLLIN, 1)
+						 : stream_fd(0, MODE_TCP_FOR_NOW, &peer);
 	if (modes[_i / 2] == MODE_TCP_FOR_NOW)
 		ck_assert_int_eq(add(pair_fd, EPOLLIN, 1), 0);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
@@ -654,9 +673,12 @@ START_TEST(removed_by_two)
 		pthread_barrier_wait(&both);
 		pair_r[0] = del(pair_fd);
 		pthread_barrier_wait(&both);
-		if (pair_mod ? pair_r[0] || (pair_r[1] && pair_r[1] != -ENOENT) : pair_r[0] + pair_r[1] != -ENOENT)
+		if (pair_mod ? pair_r[0] || (pair_r[1] && pair_r[1] != -ENOENT)
+			     : pair_r[0] + pair_r[1] != -ENOENT)
 			ck_abort_msg("%d and %d", pair_r[0], pair_r[1]);
-		if (streams[0].reg.items && (!streams[0].reg.items->parked || streams[0].reg.items->p_next || streams[0].reg.items->p_prev))
+		if (streams[0].reg.items &&
+		    (!streams[0].reg.items->parked || streams[0].reg.items->p_next ||
+		     streams[0].reg.items->p_prev))
 			ck_abort_msg("not parked, or twice");
 		if (i % 3 == 0)
 			NOTHING();
@@ -670,7 +692,8 @@ START_TEST(removed_by_two)
 }
 END_TEST
 
-/* The stream ends at one of its numbers (listen()), and the registration is parked under another one. */
+/* The stream ends at one of its numbers (listen()), and the registration is parked under another
+ * one. */
 START_TEST(parked_elsewhere)
 {
 	int fd, other;
@@ -689,7 +712,8 @@ START_TEST(parked_elsewhere)
 }
 END_TEST
 
-/* Removed behind our back (io_uring, a raw system call) and added again: the old item is not kept. */
+/* Removed behind our back (io_uring, a raw system call) and added again: the old item is not
+ * kept. */
 START_TEST(removed_behind)
 {
 	int fd;
@@ -725,7 +749,8 @@ START_TEST(removed_in_copy)
 	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
 	ck_assert_int_eq(del(fd), 0);
 	ck_assert(!in_the_set(fd));
-	/* And a lock that one of its parent's threads held when it was copied is not asked for before an exec. */
+	/* And a lock that one of its parent's threads held when it was copied is not asked for
+	 * before an exec. */
 	lock_take(&e->lock);
 	ready_mark_shared(e);
 	lock_give(&e->lock);
@@ -781,7 +806,8 @@ START_TEST(home_socket_is_masked)
 	fd = cut_fd(0, EPOLLIN | EPOLLOUT, 3);
 	p = peer;
 	NOTHING();
-	ck_assert_int_eq(write(p, "stray", 5), 5);	/* fallback is readable and writable: not reported */
+	ck_assert_int_eq(write(p, "stray", 5), 5);	/* fallback is readable and writable: not
+							 * reported */
 	NOTHING();
 	/* TCP bytes below the cut are left: IN is the kernel's, as a level. */
 	fakes[0].kern = EPOLLIN;
@@ -874,7 +900,8 @@ static uint32_t kernel_has(int fd)
 	return events;
 }
 
-/* The kernel has EPOLLEXCLUSIVE while the stream is on TCP, not while it is cut; MOD is refused all the time. */
+/* The kernel has EPOLLEXCLUSIVE while the stream is on TCP, not while it is cut; MOD is refused
+ * all the time. */
 START_TEST(exclusive)
 {
 	int fd;
@@ -1054,9 +1081,13 @@ START_TEST(errors_as_the_kernel)
 			int want, r;
 
 			ev.events = call[i].events;
-			want = epoll_ctl(raw, call[i].op, call[i].fd, call[i].null ? NULL : &ev) ? -errno : 0;
-			r = ready_epoll_ctl(e, ep, call[i].op, call[i].fd, call[i].null ? NULL : &ev);
-			ck_assert_msg(r == want, "call %zu mode %d: %d, kernel %d", i, mode, r, want);
+			want = epoll_ctl(raw, call[i].op, call[i].fd, call[i].null ? NULL : &ev)
+				       ? -errno
+				       : 0;
+			r = ready_epoll_ctl(e, ep, call[i].op, call[i].fd,
+					    call[i].null ? NULL : &ev);
+			ck_assert_msg(r == want, "call %zu mode %d: %d, kernel %d", i, mode, r,
+				      want);
 		}
 		cut(0);		/* and once more */
 	}
@@ -1117,7 +1148,8 @@ static void struct_used_before_close(void)
 	fdtab_set(late, FD_NONE, NULL, &ok);
 }
 
-/* An ADD beside the close of its number leaves nothing: not on the connection that has the struct by then, and not in the kernel. */
+/* An ADD beside the close of its number leaves nothing: not on the connection that has the
+ * struct by then, and not in the kernel. */
 START_TEST(added_beside_close)
 {
 	int other;
@@ -1189,7 +1221,8 @@ START_TEST(closing)
 	old = e;
 	ready_epoll_forget_fd(e, ep, true);
 	ck_assert_ptr_null(fdtab_epoll(ep));
-	ck_assert_uint_eq(fdtab_get(ep), FDTAB_CLOSING);	/* nobody uses the kernel's instance by that number meanwhile */
+	/* nobody uses the kernel's instance by that number meanwhile */
+	ck_assert_uint_eq(fdtab_get(ep), FDTAB_CLOSING);
 	fdtab_closed(ep);
 	ck_assert_uint_eq(fdtab_get(ep), 0);
 	ck_assert_ptr_null(streams[1].reg.items);
@@ -1235,7 +1268,8 @@ START_TEST(interrupted)
 		sigprocmask(SIG_BLOCK, &block, NULL);
 	}
 	alarm_in_ms(20);
-	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, in_ms(5000), _i & 2 ? &none : NULL), -EINTR);
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, in_ms(5000), _i & 2 ? &none : NULL),
+			 -EINTR);
 	ck_assert_uint_eq(e->sleepers, 0);
 	ck_assert_uint_eq(bells[0].sleeping, 0);
 }
@@ -1421,10 +1455,12 @@ START_TEST(level_for_all)
 }
 END_TEST
 
-/* A thread that went to sleep before the arming leaves with its timeout: the other's bell stays armed. */
+/* A thread that went to sleep before the arming leaves with its timeout: the other's bell stays
+ * armed. */
 START_TEST(leaver_leaves_bell)
 {
-	struct waiter w[2] = { { .deadline = in_ms(2000) }, { .deadline = in_ms(20000) } };	/* both sleep before the first leaves */
+	/* both sleep before the first leaves */
+	struct waiter w[2] = { { .deadline = in_ms(2000) }, { .deadline = in_ms(20000) } };
 	int fd;
 
 	make();
@@ -1435,7 +1471,8 @@ START_TEST(leaver_leaves_bell)
 		pthread_create(&w[i].t, NULL, wait_thread, &w[i]);
 		until_asleep((uint32_t)i + 1);
 	}
-	ck_assert_int_eq(ready_arm(&streams[0]), 0);	/* brings the last out, the kernel's order */
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);	/* brings the last out, the kernel's
+							 * order */
 	cut(0);
 	pthread_join(w[0].t, NULL);
 	ck_assert_int_eq(w[0].r, 0);
@@ -1447,7 +1484,8 @@ START_TEST(leaver_leaves_bell)
 }
 END_TEST
 
-/* Tokens: stream i has tokens[i] to take. Each ONESHOT or ET report lets one thread take them all. */
+/* Tokens: stream i has tokens[i] to take. Each ONESHOT or ET report lets one thread take them
+ * all. */
 static _Atomic int tokens[32], taken;
 static _Atomic bool stop;
 static int fds[32];
@@ -1474,7 +1512,8 @@ static void *team(void *arg)
 
 START_TEST(team_loses_nothing)
 {
-	static const uint32_t kind[] = { EPOLLIN | EPOLLET, EPOLLIN | EPOLLET | EPOLLONESHOT, EPOLLIN | EPOLLONESHOT, EPOLLIN };
+	static const uint32_t kind[] = { EPOLLIN | EPOLLET, EPOLLIN | EPOLLET | EPOLLONESHOT,
+					 EPOLLIN | EPOLLONESHOT, EPOLLIN };
 	enum { THREADS = 4, N = 6000 };
 	pthread_t t[THREADS];
 	uint64_t end;
@@ -1490,7 +1529,8 @@ START_TEST(team_loses_nothing)
 
 		atomic_fetch_add(&tokens[k], 1);
 		shows(k, EPOLLIN);
-		if (i % 64 == 63) {	/* all must be found before more comes: nobody else would wake them */
+		if (i % 64 == 63) {	/* all must be found before more comes: nobody else would
+					 * wake them */
 			end = in_ms(2000);
 			while (atomic_load(&taken) <= i && now_ns() < end)
 				sched_yield();
@@ -1603,9 +1643,11 @@ START_TEST(child_is_plain)
 		fakes[0].cut = false;
 		fakes[0].kern = EPOLLIN | EPOLLOUT;
 		/* The parent's bell is in the set: not to be seen here. */
-		if (write(bells[0].fd, &one, sizeof one) < 0 || ready_epoll_wait(e, ep, got, 8, in_ms(20), NULL) != 0)
+		if (write(bells[0].fd, &one, sizeof one) < 0 ||
+		    ready_epoll_wait(e, ep, got, 8, in_ms(20), NULL) != 0)
 			_exit(1);
-		if (write(p[1], "x", 1) < 0 || ready_epoll_wait(e, ep, got, 8, in_ms(1000), NULL) != 1)
+		if (write(p[1], "x", 1) < 0 ||
+		    ready_epoll_wait(e, ep, got, 8, in_ms(1000), NULL) != 1)
 			_exit(2);
 		if (got[0].data.u64 != 5 || e->narmed || e->ncut || e->nready)
 			_exit(3);

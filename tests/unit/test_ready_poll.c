@@ -1,7 +1,10 @@
 /*
- * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
+ * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for
+ * everything else.
  *
- * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c shim/poll/ready_bits.c shim/poll/ready_nested.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c
+ * LINK: shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c
+ * LINK: shim/base/event.c shim/poll/ready_bits.c shim/poll/ready_nested.c
  */
 #include "ready_fake.h"
 
@@ -43,7 +46,8 @@ START_TEST(views)
 {
 	int fd = cut_fd(0);
 
-	ck_assert_int_eq(write(peer, "x", 1), 1);	/* fallback is readable and writable: masked */
+	ck_assert_int_eq(write(peer, "x", 1), 1);	/* fallback is readable and writable:
+							 * masked */
 	NOTHING(fd, POLLIN | POLLOUT);
 	shows(0, EPOLLIN | EPOLLRDHUP);
 	EXPECT(fd, POLLIN, POLLIN);
@@ -105,7 +109,8 @@ static void drain_second(void)
 			;
 }
 
-/* FIN is up on TCP and the path may not tell yet; what is sent goes by TCP again, and has room only later. */
+/* FIN is up on TCP and the path may not tell yet; what is sent goes by TCP again, and has room
+ * only later. */
 START_TEST(home_rdhup)
 {
 	static char b[65536];
@@ -374,7 +379,8 @@ START_TEST(timeouts)
 		FD_ZERO(&r);
 		FD_SET(fd, &r);
 		if (i & 1) {
-			ck_assert_int_eq(ready_select(fd + 1, &r, NULL, NULL, t0 + ns[i / 2], NULL), 0);
+			ck_assert_int_eq(ready_select(fd + 1, &r, NULL, NULL, t0 + ns[i / 2], NULL),
+					 0);
 			ck_assert(!FD_ISSET(fd, &r));
 		} else {
 			ck_assert_int_eq(poll1(fd, POLLIN, t0 + ns[i / 2], &rev), 0);
@@ -461,7 +467,8 @@ static void open_zoo(void)
 
 START_TEST(poll_as_the_kernel)
 {
-	static const short bits[] = { POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, POLLRDBAND, POLLWRBAND };
+	static const short bits[] = { POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM,
+				      POLLRDBAND, POLLWRBAND };
 	int max = _i ? 200 : 20;
 
 	open_zoo();
@@ -485,8 +492,10 @@ START_TEST(poll_as_the_kernel)
 		rb = poll(b, (nfds_t)n, 0);
 		ck_assert_int_eq(ra, rb);
 		for (int i = 0; i < n; i++)
-			ck_assert_msg(a[i].revents == b[i].revents && a[i].fd == b[i].fd && a[i].events == b[i].events,
-				      "fd %d events %x: %x, kernel %x", a[i].fd, a[i].events, a[i].revents, b[i].revents);
+			ck_assert_msg(a[i].revents == b[i].revents && a[i].fd == b[i].fd &&
+					      a[i].events == b[i].events,
+				      "fd %d events %x: %x, kernel %x", a[i].fd, a[i].events,
+				      a[i].revents, b[i].revents);
 	}
 	for (int i = 0; i < 4; i++)
 		ck_assert_uint_eq(streams[i].plain.rx, 0);
@@ -500,7 +509,8 @@ START_TEST(select_as_the_kernel)
 	open_zoo();
 	srand(2);
 	bell_thread();		/* takes its number now */
-	closed = dup(zoo[4]);	/* within the kernel's table: bits beyond that it does not even look at */
+	closed = dup(zoo[4]);	/* within the kernel's table: bits beyond that it does not even
+				 * look at */
 	ck_assert_int_ge(closed, 0);
 	close(closed);
 	for (int round = 0; round < 3000; round++) {
@@ -517,13 +527,15 @@ START_TEST(select_as_the_kernel)
 		if (bad)
 			FD_SET(closed, &a[round % 3]);
 		memcpy(b, a, sizeof a);
-		ra = ready_select(256, &a[0], &a[1], round & 1 ? &a[2] : NULL, wait ? in_ms(2) : 0, NULL);
+		ra = ready_select(256, &a[0], &a[1], round & 1 ? &a[2] : NULL, wait ? in_ms(2) : 0,
+				  NULL);
 		rb = select(256, &b[0], &b[1], round & 1 ? &b[2] : NULL, &t);
 		ck_assert_int_eq(ra, rb < 0 ? -errno : rb);
 		refused += rb < 0;
 		for (int fd = 0; fd < 256; fd++)
 			for (int k = 0; k < 3; k++)
-				ck_assert_msg(!FD_ISSET(fd, &a[k]) == !FD_ISSET(fd, &b[k]), "fd %d set %d", fd, k);
+				ck_assert_msg(!FD_ISSET(fd, &a[k]) == !FD_ISSET(fd, &b[k]),
+					      "fd %d set %d", fd, k);
 	}
 	ck_assert_msg(refused > 0, "EBADF was not tried, fd %d", closed);
 	ck_assert_int_eq(ready_select(-1, NULL, NULL, NULL, 0, NULL), -EINVAL);
@@ -607,7 +619,8 @@ static void *big_poll(void *arg)
 		f[i] = (struct pollfd){ -1, POLLIN, 1 };
 	f[4999].fd = fd;
 	for (int i = 0; i < 3; i++) {
-		if (ready_poll(f, 5000, in_ms(100), NULL) != 1 || f[4999].revents != POLLIN || f[0].revents)
+		if (ready_poll(f, 5000, in_ms(100), NULL) != 1 || f[4999].revents != POLLIN ||
+		    f[0].revents)
 			return (void *)"wrong";
 	}
 	return NULL;

@@ -1,6 +1,7 @@
 /*
- * test_ring.c - the shared rings and the segment that they lie in: wrap, cursors that lie, segments that are none, and two
- * threads on two mappings with sleeps, of which no wake-up may be lost.
+ * test_ring.c - the shared rings and the segment that they lie in: wrap, cursors that lie,
+ * segments that are none, and two threads on two mappings with sleeps, of which no wake-up may
+ * be lost.
  *
  * LINK: rdma/shm/segment.c
  * TIMEOUT: 60
@@ -27,7 +28,8 @@
 static struct segment a0, a1;
 static int memfd;
 
-/* As soon as the addresses are free another thread may fork, and the child releases what it finds in its segments. */
+/* As soon as the addresses are free another thread may fork, and the child releases what it
+ * finds in its segments. */
 static const struct segment *watched;
 static bool named;
 int munmap(void *p, size_t n)
@@ -145,7 +147,8 @@ START_TEST(enlarges)
 		ck_assert_uint_eq(ring_tx_room(&tx), LARGE);
 		put_bytes(&tx, LARGE);
 		p = ring_tx_held(&tx, tx.rd, &n);
-		ck_assert(p >= tx.buf && p + n <= tx.buf + LARGE && p[0] == byte_at(tx.rd) && p[n - 1] == byte_at(tx.rd + n - 1));
+		ck_assert(p >= tx.buf && p + n <= tx.buf + LARGE && p[0] == byte_at(tx.rd) &&
+			  p[n - 1] == byte_at(tx.rd + n - 1));
 		take_bytes(&rx, LARGE - 10);
 		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
 		put_bytes(&tx, 100);
@@ -155,7 +158,8 @@ START_TEST(enlarges)
 }
 END_TEST
 
-/* The same while the small one holds unread bytes: those stay there, for the reader and for a rewind, and the large one is all room. */
+/* The same while the small one holds unread bytes: those stay there, for the reader and for a
+ * rewind, and the large one is all room. */
 START_TEST(enlarges_unread)
 {
 	for (uint64_t cut = 7; cut < 3 * LARGE; cut += 4999) {
@@ -201,14 +205,16 @@ START_TEST(enlarges_unread)
 }
 END_TEST
 
-/* The receiver's side of it: from where it has not been told of bytes yet, once, and nothing beyond the end. */
+/* The receiver's side of it: from where it has not been told of bytes yet, once, and nothing
+ * beyond the end. */
 START_TEST(enlarge_lies)
 {
 	struct ring_tx tx;
 	struct ring_rx rx;
 
 	static const uint64_t from[] = { 0, 7000, 7098, 7099, 7099 + SIZE + 1, 7100 + LARGE };
-	static const uint32_t no[] = { 1, SIZE / 2, SIZE, SIZE + 4, LARGE - 1, LARGE + 1, 2 * LARGE, UINT32_MAX, 1u << 31 };
+	static const uint32_t no[] = { 1, SIZE / 2, SIZE, SIZE + 4, LARGE - 1, LARGE + 1, 2 * LARGE,
+				       UINT32_MAX, 1u << 31 };
 
 	open_at(7000, &tx, &rx);
 	put_bytes(&tx, 100);
@@ -221,7 +227,8 @@ START_TEST(enlarge_lies)
 		ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
 		ck_assert_uint_eq(ring_rx_avail(&rx), 1);
 	}
-	atomic_store(&tx.sh->large_from, 7102);		/* not reached yet: so far it is the small one */
+	atomic_store(&tx.sh->large_from, 7102);		/* not reached yet: so far it is the
+							 * small one */
 	atomic_store(&tx.sh->wr, 7101);
 	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
 	ck_assert_uint_eq(ring_rx_avail(&rx), 2);
@@ -326,24 +333,35 @@ START_TEST(credit_lies)
 	atomic_store(&rx.sh->rd, 8000);
 	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
 	ck_assert_uint_eq(ring_tx_room(&tx), SIZE);
-	atomic_store(&tx.sh->wr, 1);		/* the receiver overwrites the sender's line: not believed */
+	atomic_store(&tx.sh->wr, 1);		/* the receiver overwrites the sender's line: not
+						 * believed */
 	ring_tx_publish(&tx, 0);
 	ck_assert_uint_eq(atomic_load(&tx.sh->wr), 8000);
 }
 END_TEST
 
-/* A run that lies in a ring of device memory: [lo, hi) of it, and what the receiver makes of wr, at the sender's word. */
-static const struct { uint64_t lo, hi, wr; int r; uint64_t at, n; bool dev; uint64_t alike; } runs[] = {
+/* A run that lies in a ring of device memory: [lo, hi) of it, and what the receiver makes of wr,
+ * at the sender's word. */
+static const struct {
+	uint64_t lo, hi, wr;
+	int r;
+	uint64_t at, n;
+	bool dev;
+	uint64_t alike;
+} runs[] = {
 	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7000, 500, false, 100 },
 	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7100, 500, true, 500 },
 	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7099 + 3 * SIZE, 500, true, 1 },
-	{ 7100, 7100 + 3 * SIZE, 7100 + 4 * SIZE, -EPROTO, 0, 0, false, 0 },	/* more beside it than the ring has */
+	/* more beside it than the ring has */
+	{ 7100, 7100 + 3 * SIZE, 7100 + 4 * SIZE, -EPROTO, 0, 0, false, 0 },
 	{ 7100, 7100 + 3 * SIZE, 7000 + 4 * SIZE, 0, 7100 + 3 * SIZE, 50, false, 50 },
 	{ 7000, 7000 + 4 * SIZE, 7000 + 4 * SIZE, 0, 7000, 4 * SIZE, true, 4 * SIZE },
-	{ 7000, 7000 + 6 * SIZE, 7000 + 5 * SIZE + 1, -EPROTO, 0, 0, false, 0 },	/* or than that has */
+	/* or than that has */
+	{ 7000, 7000 + 6 * SIZE, 7000 + 5 * SIZE + 1, -EPROTO, 0, 0, false, 0 },
 	{ 0, UINT64_MAX, 7000 + 5 * SIZE + 1, -EPROTO, 0, 0, false, 0 },
-	{ 7500, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE },	/* a new one is about to be told of */
-	{ 100, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE },		/* one of before */
+	/* a new one is about to be told of */
+	{ 7500, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE },
+	{ 100, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE }, /* one of before */
 };
 
 START_TEST(in_device_memory)
@@ -362,7 +380,8 @@ START_TEST(in_device_memory)
 	atomic_store(&tx.sh->wr, runs[_i].wr);
 	ck_assert_int_eq(ring_rx_refresh(&rx), runs[_i].r);
 	if (!runs[_i].r) {
-		ck_assert_uint_eq(ring_rx_alike(&rx, runs[_i].at, runs[_i].n, &dev), runs[_i].alike);
+		ck_assert_uint_eq(ring_rx_alike(&rx, runs[_i].at, runs[_i].n, &dev),
+				  runs[_i].alike);
 		ck_assert_int_eq(dev, runs[_i].dev);
 	}
 	if (runs[_i].r) {
@@ -394,7 +413,8 @@ START_TEST(publication_lies)
 	struct ring_rx rx;
 	static const struct { uint64_t wr; int r; } row[] = {
 		{ 7000 + SIZE, 0 }, { 7000 + SIZE + 1, -EPROTO }, { 7000 + (1ull << 40), -EPROTO },
-		{ 7000 + SIZE - 1, 0 }, { 6999, 0 }, { 0, 0 },	/* less than it said before: stale, nothing is lost or won */
+		/* less than it said before: stale, nothing is lost or won */
+		{ 7000 + SIZE - 1, 0 }, { 6999, 0 }, { 0, 0 },
 		 { UINT64_MAX, -EPROTO }, { 7000 + SIZE, 0 },
 	};
 
@@ -405,7 +425,8 @@ START_TEST(publication_lies)
 		ck_assert_uint_eq(ring_rx_avail(&rx), SIZE);	/* the last credible value stays */
 	}
 	ring_rx_consume(&rx, 10);
-	atomic_store(&rx.sh->rd, 1);		/* the sender overwrites the receiver's line: not believed */
+	atomic_store(&rx.sh->rd, 1);		/* the sender overwrites the receiver's line: not
+						 * believed */
 	atomic_store(&rx.sh->wr, 7010 + SIZE);
 	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
 	ck_assert_uint_eq(rx.rd, 7010);
@@ -441,7 +462,8 @@ START_TEST(slots_apart)
 		atomic_store(&t1.sh->epoch, 101 + 2 * s);
 		ck_assert_int_eq(r1.buf - a1.base, t0.buf - a0.base);
 		ck_assert_int_eq(r1.large - a1.base, t0.large - a0.base);
-		ck_assert(t0.large + LARGE <= a0.base + a0.total && t1.large + LARGE <= a1.base + a1.total);
+		ck_assert(t0.large + LARGE <= a0.base + a0.total &&
+			  t1.large + LARGE <= a1.base + a1.total);
 	}
 	for (unsigned s = 0; s < SLOTS; s++) {
 		struct ring_rx r0, r1;
@@ -464,7 +486,8 @@ START_TEST(slots_apart)
 		struct ring_rx r1;
 
 		segment_ring_rx(&a1, s, &r1);
-		ck_assert_uint_eq(r1.buf[17], 2 * s + 1);	/* what is in a ring that begins is of no meaning */
+		/* what is in a ring that begins is of no meaning */
+		ck_assert_uint_eq(r1.buf[17], 2 * s + 1);
 		ck_assert_uint_eq(r1.large[4200], s == 3 ? 0 : 2 * s + 1);
 		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), s == 3 ? 0 : 100 + 2 * s);
 		ck_assert(s != 3 || atomic_load(&r1.sh->final) == RING_NO_FINAL);
@@ -546,7 +569,8 @@ START_TEST(not_an_segment)
 	ck_assert_int_eq(try(&good, total - 1, ALL_SEALS), -EPROTO);
 	ck_assert_int_eq(try(&good, total + 4096, ALL_SEALS), -EPROTO);
 	ck_assert_int_eq(try(&good, 4096, ALL_SEALS), -EPROTO);
-#define LIE(field, value) do { h = good; h.field = value; ck_assert_int_eq(try(&h, total, ALL_SEALS), -EPROTO); } while (0)
+#define LIE(field, value) do { h = good; h.field = value; \
+	ck_assert_int_eq(try(&h, total, ALL_SEALS), -EPROTO); } while (0)
 	LIE(magic, good.magic ^ 1);
 	LIE(version, good.version + 1);
 	LIE(slots, 0);
@@ -596,14 +620,16 @@ START_TEST(sealed)
 END_TEST
 
 /*
- * Memory of huge pages: its seals, size and header may all be right, but pages may be missing when they are touched, which is
- * SIGBUS. Needs a huge page for the header, if the machine gives one.
+ * Memory of huge pages: its seals, size and header may all be right, but pages may be missing
+ * when they are touched, which is SIGBUS. Needs a huge page for the header, if the machine gives
+ * one.
  */
 START_TEST(huge_pages)
 {
 	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC | MFD_HUGETLB), old = 0;
 	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
-	struct segment_header h = { SEGMENT_MAGIC, SEGMENT_VERSION, SEGMENT_MAX_SLOTS, 65536, 0, 0 };
+	struct segment_header h = { SEGMENT_MAGIC, SEGMENT_VERSION, SEGMENT_MAX_SLOTS, 65536, 0,
+				    0 };
 	struct segment a;
 	void *p = MAP_FAILED;
 	int r = -1;
@@ -768,7 +794,8 @@ static void *receiver(void *arg)
 
 START_TEST(two_threads)
 {
-	struct half tx = { .a = &a0, .seed = 1 + (unsigned)_i }, rx = { .a = &a1, .seed = 99 + (unsigned)_i };
+	struct half tx = { .a = &a0, .seed = 1 + (unsigned)_i }, rx = { .a = &a1,
+		.seed = 99 + (unsigned)_i };
 	pthread_t t[2];
 
 	tx.bell = rx.peer_bell = eventfd(0, EFD_NONBLOCK);

@@ -1,6 +1,7 @@
 /*
- * test_segment.c - a preallocated segment where not all of its pages can be had: what is refused is given back. The kernel of strict overcommit is a fake, which makes
- * pages up to a limit; the real one is tests/vm/strict.sh's.
+ * test_segment.c - a preallocated segment where not all of its pages can be had: what is refused
+ * is given back. The kernel of strict overcommit is a fake, which makes pages up to a limit; the
+ * real one is tests/vm/strict.sh's.
  */
 #include <check.h>
 #include <stdbool.h>
@@ -73,7 +74,10 @@ static void end(void)
 	close(memfd);
 }
 
-static bool taken(uint32_t slot) { return !segment_slot_reset(&a, slot) && segment_slot_have(&a, slot); }
+static bool taken(uint32_t slot)
+{
+	return !segment_slot_reset(&a, slot) && segment_slot_have(&a, slot);
+}
 
 /* _i: on an old kernel */
 START_TEST(what_is_refused_is_given_back)
@@ -117,7 +121,8 @@ START_TEST(what_is_kept)
 		for (uint32_t slot = 0; slot < 64; slot++)
 			segment_slot_left(&a, slot);
 		ck_assert_int_ge(held_kb(), most);
-		ck_assert_int_le(held_kb(), most + 64 * 4 + 64);	/* with each slot's own page */
+		/* with each slot's own page */
+		ck_assert_int_le(held_kb(), most + 64 * 4 + 64);
 	}
 	end();
 }

@@ -1,10 +1,12 @@
 /*
- * test_stat.c - counter files: the writer (rows by many threads, fork, no room, unsafe directories) and
- * rdmastat's reader (truncated, garbled, foreign and vanishing files).
+ * test_stat.c - counter files: the writer (rows by many threads, fork, no room, unsafe
+ * directories) and rdmastat's reader (truncated, garbled, foreign and vanishing files).
  *
  * Every test runs in a process of its own (Check forks), with its own $RDMASHIM_STAT_DIR.
  *
- * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c
+ * LINK: tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c
+ * LINK: tools/rdmastat/ground/statfile_user.c
  * TIMEOUT: 180
  */
 #include <arpa/inet.h>
@@ -29,8 +31,10 @@
 #include "../../policy/stat.h"
 #include "ground/statfile.h"
 
-#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
-		   STAT_SITES * sizeof(struct stat_call_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
+#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + \
+	sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
+		   STAT_SITES * sizeof(struct stat_call_site) + sizeof(struct stat_move_calls) + \
+			   STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
 
 static char dir[64], file[96];
 static int dirfd_;
@@ -68,7 +72,8 @@ static struct stat_row *live_row(uint32_t fd)
 	r->fd = fd;
 	r->family = AF_INET;
 	r->lport = 1;
-	r->rx_bytes[PATH_RDMA] = fd;	/* far from fd, so that a row mixed of two connections shows */
+	r->rx_bytes[PATH_RDMA] = fd;	/* far from fd, so that a row mixed of two connections
+					 * shows */
 	r->pport = 2;
 	stat_row_publish(r);
 	return r;
@@ -240,9 +245,9 @@ static void done(struct stat_row *r, uint32_t me)
 }
 
 /*
- * Marks each row it gets with its own number: a row given to two threads at once shows. Rows go back oldest
- * first while younger ones are held: a thread that was stopped between reading the free list's top A (next B)
- * and exchanging it then finds A on top again, but B in use.
+ * Marks each row it gets with its own number: a row given to two threads at once shows. Rows go
+ * back oldest first while younger ones are held: a thread that was stopped between reading the
+ * free list's top A (next B) and exchanging it then finds A on top again, but B in use.
  */
 static void *churn(void *arg)
 {
@@ -279,7 +284,8 @@ static void *watch(void *stop)
 			break;
 		}
 		for (i = 0; i < p.nconns; i++)
-			if (!p.conns[i].fd || p.conns[i].fd > THREADS || p.conns[i].rx_bytes[PATH_RDMA] != p.conns[i].fd)
+			if (!p.conns[i].fd || p.conns[i].fd > THREADS ||
+			    p.conns[i].rx_bytes[PATH_RDMA] != p.conns[i].fd)
 				doubly++;
 		stat_proc_clear(&p);
 	}
@@ -301,14 +307,16 @@ START_TEST(test_threads)
 	stop = 1;
 	pthread_join(w, NULL);
 	ck_assert_int_eq(doubly, 0);
-	ck_assert_uint_eq(stat_self()->bytes_tx[PATH_SHM], (uint64_t)THREADS * (PER_ROUND * ROUNDS + HELD));
+	ck_assert_uint_eq(stat_self()->bytes_tx[PATH_SHM],
+			  (uint64_t)THREADS * (PER_ROUND * ROUNDS + HELD));
 	ck_assert_uint_le(stat_self()->rows_used, THREADS * (HELD + 2));
 }
 END_TEST
 
 /*
- * A signal handler takes rows while the code that it interrupted is taking one. In particular: top A (next B) was
- * read, the handler takes A and B and gives A back, A is on top again, but B is in use.
+ * A signal handler takes rows while the code that it interrupted is taking one. In particular:
+ * top A (next B) was read, the handler takes A and B and gives A back, A is on top again, but B
+ * is in use.
  */
 static struct stat_row *handler_holds;
 static _Atomic int signals;
@@ -335,7 +343,8 @@ static void *pester(void *main_thread)
 	int seen = 0, at, k;
 
 	while (seen < SIGNALS) {
-		/* let the code run for a while between signals, or each comes at the same instruction */
+		/* let the code run for a while between signals, or each comes at the same
+		 * instruction */
 		for (at = rounds; rounds < at + 2;)
 			sched_yield();
 		for (k = rand_r(&seed) % 256; k; k--)
@@ -394,7 +403,8 @@ START_TEST(test_fork)
 		stat_add(STAT_cuts, 100);
 		if (stat_open("child", ""))
 			_exit(2);
-		stat_row_reason(r, REASON_POLICY);	/* old row: nothing to take back in the new file */
+		stat_row_reason(r, REASON_POLICY);	/* old row: nothing to take back in the
+							 * new file */
 		stat_row_free(r);
 		if (stat_self()->reasons[REASON_OVERFLOW] || stat_self()->bytes_tx[PATH_SHM])
 			_exit(3);
@@ -424,12 +434,14 @@ START_TEST(test_no_file)
 	switch (_i) {
 	case 0: ck_assert_int_eq(chmod(dir, 0755), 0); break;			/* open to others */
 	case 1: setenv("RDMASHIM_STAT_DIR", "/proc/nowhere/x", 1); break;
-	case 2:									/* a link where the directory should be */
+	case 2:
+		/* a link where the directory should be */
 		snprintf(bad, sizeof(bad), "%s/link", dir);
 		ck_assert_int_eq(symlink(dir, bad), 0);
 		setenv("RDMASHIM_STAT_DIR", bad, 1);
 		break;
-	case 3:									/* of another user */
+	case 3:
+		/* of another user */
 		if (geteuid() == 0)
 			ck_assert_int_eq(chown(dir, 12345, 0), 0);
 		else
@@ -457,8 +469,10 @@ START_TEST(test_no_room)
 
 	snprintf(cmd, sizeof(cmd), "mount -t tmpfs -o size=64k,mode=700 none %s 2>/dev/null", dir);
 	/* in a mount namespace of our own, so that nothing is left behind whatever happens */
-	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || system(cmd)) {
-		fprintf(stderr, "test_no_room: no tmpfs may be mounted here, only the other cases ran\n");
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    system(cmd)) {
+		fprintf(stderr,
+			"test_no_room: no tmpfs may be mounted here, only the other cases ran\n");
 		return;
 	}
 	ck_assert_int_eq(stat_open("p", ""), 0);
@@ -479,7 +493,8 @@ END_TEST
 static struct stat_header *map_own(void)
 {
 	int fd = open(file, O_RDWR);
-	void *m = mmap(NULL, sizeof(struct stat_header) + 8 * sizeof(struct stat_row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *m = mmap(NULL, sizeof(struct stat_header) + 8 * sizeof(struct stat_row),
+		       PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	ck_assert(m != MAP_FAILED);
 	close(fd);
@@ -584,7 +599,8 @@ START_TEST(test_truncated)
 }
 END_TEST
 
-/* Random bytes over header and first rows: any answer but a crash, and what is taken is in range. */
+/* Random bytes over header and first rows: any answer but a crash, and what is taken is in
+ * range. */
 START_TEST(test_garbled)
 {
 	struct stat_header *h, *good;
@@ -602,15 +618,18 @@ START_TEST(test_garbled)
 	for (round = 0; round < 5000; round++) {
 		memcpy(h, good, len);
 		for (i = rand_r(&seed) % 64; i; i--)
-			((uint8_t *)h)[(size_t)rand_r(&seed) % (round % 2 ? len - sizeof(*h) : len) + (round % 2 ? sizeof(*h) : 0)] =
-				(uint8_t)rand_r(&seed);
+			((uint8_t *)
+				 h)[(size_t)rand_r(&seed) % (round % 2 ? len - sizeof(*h) : len) +
+				    (round % 2 ? sizeof(*h) : 0)] = (uint8_t)rand_r(&seed);
 		if (statfile_read(dirfd_, own_name(), geteuid(), &p))
 			continue;
 		taken++;
 		for (k = 0; k < p.nconns; k++)
-			ck_assert(p.conns[k].tx_path < PATH_KINDS && p.conns[k].rx_path < PATH_KINDS &&
+			ck_assert(p.conns[k].tx_path < PATH_KINDS &&
+				  p.conns[k].rx_path < PATH_KINDS &&
 				  p.conns[k].reason < REASON_COUNT && p.conns[k].role <= ROLE_ANY);
-		ck_assert(memchr(p.program, 0, sizeof(p.program)) && memchr(p.policy_file, 0, sizeof(p.policy_file)));
+		ck_assert(memchr(p.program, 0, sizeof(p.program)) &&
+			  memchr(p.policy_file, 0, sizeof(p.policy_file)));
 		stat_proc_clear(&p);
 	}
 	ck_assert_int_gt(taken, 1000);
@@ -619,8 +638,9 @@ START_TEST(test_garbled)
 END_TEST
 
 /*
- * The reader's pread is this one. Armed, the given reading of the rows is cut in two in the middle of row 0, and the row is
- * given to another connection in between: what preemption does once in a million readings.
+ * The reader's pread is this one. Armed, the given reading of the rows is cut in two in the
+ * middle of row 0, and the row is given to another connection in between: what preemption does
+ * once in a million readings.
  */
 static int tear_in = -1;
 static struct stat_row *tear_row;
@@ -646,7 +666,8 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
 {
 	long a = 0, b = 0;
 
-	if (tear_link && off == LINKS_AT + (off_t)offsetof(struct stat_links, link) && tear_in-- == 0) {
+	if (tear_link && off == LINKS_AT + (off_t)offsetof(struct stat_links, link) &&
+	    tear_in-- == 0) {
 		const long cut = offsetof(struct stat_link, peer_qpn);
 
 		for (int half = 0; half < 2; half++) {
@@ -655,7 +676,8 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
 				ck_assert_ptr_eq(live_link(0, 500), tear_link);
 			}
 			if (half != tear_back)
-				b = syscall(SYS_pread64, fd, (char *)buf + cut, len - (size_t)cut, off + cut);
+				b = syscall(SYS_pread64, fd, (char *)buf + cut, len - (size_t)cut,
+					    off + cut);
 			else
 				a = syscall(SYS_pread64, fd, buf, cut, off);
 		}
@@ -691,7 +713,8 @@ END_TEST
 /* proc_pid_stat(5), with a name that has all that could be taken for something else. */
 START_TEST(test_proc_stat)
 {
-	static const char text[] = "7 (a) Z (b 1) R 1 2 3 4 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 99\n";
+	static const char text[] =
+		"7 (a) Z (b 1) R 1 2 3 4 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 99\n";
 	struct proc_stat st;
 
 	ck_assert(proc_stat_parse(text, sizeof text - 1, &st));
@@ -717,7 +740,8 @@ START_TEST(test_wrong_files)
 	ck_assert_int_eq(chmod(file, 0600), 0);
 	snprintf(path, sizeof(path), "%s/2", dir);
 	ck_assert_int_eq(link(file, path), 0);
-	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);	/* not its own name */
+	/* not its own name */
+	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);
 	unlink(path);
 	ck_assert_int_eq(symlink(file, path), 0);
 	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);
@@ -727,7 +751,8 @@ START_TEST(test_wrong_files)
 	ck_assert_int_eq(read_rc(), -EBADMSG);
 	unlink(path);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);	/* and does not wait */
+	/* and does not wait */
+	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);
 	unlink(path);
 	ck_assert_int_eq(mkdir(path, 0700), 0);
 	ck_assert_int_eq(statfile_read(dirfd_, "2", geteuid(), &p), -EBADMSG);
@@ -746,7 +771,8 @@ static void count_bad(const char *path, int error, const struct stat_proc *p)
 	bad_files++;
 }
 
-/* A child that leaves a counter file with one connection and 50 bytes, killed without any clean-up. */
+/* A child that leaves a counter file with one connection and 50 bytes, killed without any
+ * clean-up. */
 static pid_t dead_child(void)
 {
 	pid_t pid = fork();
@@ -883,7 +909,8 @@ static uint64_t calls_now(unsigned call, int fast)
 	return n;
 }
 
-/* Exact for as many threads as there are blocks at a time, however many in all; a child counts in its own file. */
+/* Exact for as many threads as there are blocks at a time, however many in all; a child counts
+ * in its own file. */
 START_TEST(test_calls)
 {
 	pthread_t t[CALLERS];
@@ -921,7 +948,8 @@ START_TEST(test_calls)
 }
 END_TEST
 
-/* Calls that are counted by connection: seen while it lives, kept when it is closed, counted once when its row is used again. */
+/* Calls that are counted by connection: seen while it lives, kept when it is closed, counted
+ * once when its row is used again. */
 START_TEST(test_moves)
 {
 	static const uint8_t call[] = { 1, 0 };		/* the first kind is called "second" */
@@ -983,7 +1011,8 @@ static size_t past_of(uint32_t fd, struct stat_past *past)
 	ck_assert_uint_eq(l.n, 1);
 	for (size_t i = 0; i < l.proc[0].nconns; i++)
 		if (l.proc[0].conns[i].fd == fd)
-			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[i], past), 0);
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[i], past),
+					 0);
 	stat_list_clear(&l);
 	return past->n;
 }
@@ -1014,7 +1043,8 @@ START_TEST(test_history)
 	ck_assert_uint_eq(past_of(7, &past), 5);
 	ck_assert(past.at[0].kind == EVENT_REASON && past.at[0].reason == REASON_NOT_EARNED);
 	ck_assert(past.at[1].kind == EVENT_RULE && past.at[1].arg == 12 && past.at[2].arg == 0);
-	ck_assert(past.at[4].kind == EVENT_REASON && past.at[4].reason == REASON_POLICY && past.at[4].arg == 9);
+	ck_assert(past.at[4].kind == EVENT_REASON && past.at[4].reason == REASON_POLICY &&
+		  past.at[4].arg == 9);
 	clock_gettime(CLOCK_REALTIME, &now);
 	ck_assert_uint_le(past.at[0].when, past.at[4].when);
 	ck_assert_uint_le((uint64_t)now.tv_sec - 60, past.at[0].when / 1000000);
@@ -1055,7 +1085,8 @@ START_TEST(test_history)
 }
 END_TEST
 
-/* Each thread's events have its number and kind in both halves: whatever is read, they belong together. */
+/* Each thread's events have its number and kind in both halves: whatever is read, they belong
+ * together. */
 static struct stat_row *busy_row;
 static _Atomic int busy_stop;
 
@@ -1083,7 +1114,8 @@ START_TEST(test_history_threads)
 	for (int k = 0; k < 2000 || !seen; k++) {
 		if (k % 100) {
 			memset(&past, 0, sizeof(past));
-			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past),
+					 0);
 		} else {
 			past_of(7, &past);
 		}
@@ -1104,7 +1136,8 @@ START_TEST(test_sites)
 	struct stat_call_site *a;
 	struct stat_proc p;
 
-	ck_assert_ptr_nonnull(stat_call_site_add(false, "nowhere"));	/* no file yet: goes nowhere */
+	/* no file yet: goes nowhere */
+	ck_assert_ptr_nonnull(stat_call_site_add(false, "nowhere"));
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	a = stat_call_site_add(true, "f+0x1 < g\033");
 	a->bytes = 1000;
@@ -1173,7 +1206,8 @@ START_TEST(test_links)
 	ck_assert_uint_eq(p.qps[1].streams, 3);
 	ck_assert_uint_eq(p.qps[1].port, 2);
 	ck_assert_int_eq(p.qps[1].family, AF_INET6);
-	ck_assert(p.qps[1].lgid[3] == 1 && p.qps[1].pgid[4] == 2 && p.qps[1].laddr[5] == 3 && p.qps[1].paddr[6] == 4);
+	ck_assert(p.qps[1].lgid[3] == 1 && p.qps[1].pgid[4] == 2 && p.qps[1].laddr[5] == 3 &&
+		  p.qps[1].paddr[6] == 4);
 	ck_assert(p.qps[1].lport == 10 && p.qps[1].pport == 11);
 	ck_assert_str_eq(p.qps[1].device, "rxe?0");
 	stat_proc_clear(&p);
@@ -1195,7 +1229,8 @@ START_TEST(test_links)
 		ck_assert_uint_eq(p.nqps, i == 3 ? 2 : 1);
 		stat_proc_clear(&p);
 	}
-	((struct stat_links *)((char *)stat_self() + LINKS_AT))->used = 0x55555556;	/* times three is two */
+	/* times three is two */
+	((struct stat_links *)((char *)stat_self() + LINKS_AT))->used = 0x55555556;
 	ck_assert_int_eq(statfile_read(dirfd_, own_name(), geteuid(), &p), -EBADMSG);
 }
 END_TEST

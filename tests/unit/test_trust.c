@@ -99,11 +99,15 @@ START_TEST(files)
 {
 	static const struct { mode_t mode; uid_t owner; const char *policy, *key; } rows[] = {
 		{ 0644, 0, NULL, "mode 0644: others may read it" },
-		{ 0600, 0, NULL, NULL }, { 0640, 0, NULL, NULL }, { 0444, 0, NULL, "others may read it" },
-		{ 0664, 0, "mode 0664: its group may write to it; take that away (chmod g-w)", "group may write" },
-		{ 0646, 0, "mode 0646: others may write to it; take that away (chmod go-w)", "others may write" },
+		{ 0600, 0, NULL, NULL }, { 0640, 0, NULL, NULL },
+			{ 0444, 0, NULL, "others may read it" },
+		{ 0664, 0, "mode 0664: its group may write to it; take that away (chmod g-w)",
+		  "group may write" },
+		{ 0646, 0, "mode 0646: others may write to it; take that away (chmod go-w)",
+		  "others may write" },
 		{ 0602, 0, "others may write", "others may write" },
-		{ 0644, STRANGER, "belongs to user 1001 and has mode 0644: its owner can", "its owner can" },
+		{ 0644, STRANGER, "belongs to user 1001 and has mode 0644: its owner can",
+		  "its owner can" },
 		{ 0600, STRANGER, "its owner can", "its owner can" },
 	};
 
@@ -142,7 +146,8 @@ START_TEST(own)
 	good("home/../home/./f", TRUST_POLICY);
 	good("home//f", TRUST_POLICY);
 	ck_assert_int_eq(seteuid(0), 0);
-	bad("home/f", TRUST_POLICY, "/home (directory) belongs to user 1001 and has mode 0755: its owner");
+	bad("home/f", TRUST_POLICY,
+	    "/home (directory) belongs to user 1001 and has mode 0755: its owner");
 	bad("home/of-root", TRUST_POLICY, "/home (directory) belongs to user 1001");
 	bad("home/new", TRUST_OUTPUT, "/home (directory)");
 	ck_assert_int_eq(walk("home/none", TRUST_POLICY), -ENOENT);
@@ -193,15 +198,16 @@ START_TEST(sticky)
 	good("s", TRUST_DIR);
 	ck_assert(t.shared);
 	d = open("s", O_RDONLY | O_DIRECTORY);
-	ck_assert(trust_name(d, "ours", &t) && !trust_name(d, "theirs", &t) && !trust_name(d, "link", &t));
+	ck_assert(trust_name(d, "ours", &t) && !trust_name(d, "theirs", &t) &&
+		  !trust_name(d, "link", &t));
 	close(d);
 	folder("s", 01777, STRANGER);	/* whose it is may take away what he likes */
 	bad("s/ours", TRUST_POLICY, "/s (directory) belongs to user 1001");
 }
 END_TEST
 
-/* /etc/rdmashim.conf may be a link; volumes of Kubernetes are chains of them, in a directory of mode
- * 0777 on a read-only mount. */
+/* /etc/rdmashim.conf may be a link; volumes of Kubernetes are chains of them, in a directory of
+ * mode 0777 on a read-only mount. */
 START_TEST(links)
 {
 	char path[100];
@@ -239,7 +245,8 @@ START_TEST(links)
 	ck_assert_int_eq(chdir(dir), 0);
 	good("vol/f", TRUST_POLICY);
 	umount2(path, MNT_DETACH);
-	/* a file system may say whatever its maker likes, and here anybody may make a place for it */
+	/* a file system may say whatever its maker likes, and here anybody may make a place for
+	 * it */
 	folder("s", 01777, 0);
 	folder("s/m", 0755, 0);
 	snprintf(path, sizeof path, "%s/s/m", dir);
@@ -315,7 +322,8 @@ START_TEST(namespaces)
 	int status;
 	pid_t pid;
 
-	ck_assert_int_eq(chown(dir, STRANGER, STRANGER), 0);	/* in /tmp, where root's may be anybody's */
+	/* in /tmp, where root's may be anybody's */
+	ck_assert_int_eq(chown(dir, STRANGER, STRANGER), 0);
 	folder("etc", 0755, 0);
 	file("etc/f", 0644, 0);
 	folder("s", 01777, 0);
@@ -325,7 +333,8 @@ START_TEST(namespaces)
 	pid = fork();
 	if (!pid) {
 		in_namespace(STRANGER, "0 1001 1\n");
-		if (trust_walk("etc/f", TRUST_POLICY, &t) || trust_walk("/etc/passwd", TRUST_POLICY, &t))
+		if (trust_walk("etc/f", TRUST_POLICY, &t) ||
+		    trust_walk("/etc/passwd", TRUST_POLICY, &t))
 			_exit(1);
 		if (trust_walk("s/own", TRUST_POLICY, &t))
 			_exit(2);
@@ -384,7 +393,8 @@ START_TEST(another_root)
 				_exit(1);
 			if (chroot("home") || chdir("/") || setresuid(STRANGER, STRANGER, STRANGER))
 				_exit(2);
-			if (seen && (trust_walk("/etc/roots", TRUST_POLICY, &t) || !trust_root_moved()))
+			if (seen &&
+			    (trust_walk("/etc/roots", TRUST_POLICY, &t) || !trust_root_moved()))
 				_exit(3);
 			for (int i = 0; i < 2; i++)
 				if (trust_walk("/etc/f", kinds[i], &t) != want ||

@@ -1,11 +1,13 @@
 /*
- * test_verbs_faults.c - every call of libibverbs and librdmacm that the library makes fails: its first use, the second and so on until a run
- * has fewer, and all from each of these on. Two ends in one process make a link (cm.c, rc.c) on fake devices and a fake
- * librdmacm, talk, sleep and wake, and hang up. Afterwards every byte was right, and either all have come or one end knows
- * that the queue pair is dead, and then the senders still hold what was not consumed; and nothing is left open: ids, events,
- * queues, registered memory, descriptors, mappings.
+ * test_verbs_faults.c - every call of libibverbs and librdmacm that the library makes fails: its
+ * first use, the second and so on until a run has fewer, and all from each of these on. Two ends
+ * in one process make a link (cm.c, rc.c) on fake devices and a fake librdmacm, talk, sleep and
+ * wake, and hang up. Afterwards every byte was right, and either all have come or one end knows
+ * that the queue pair is dead, and then the senders still hold what was not consumed; and
+ * nothing is left open: ids, events, queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c
+ * LINK: rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -95,36 +97,58 @@ static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	return 0;
 }
 
-static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; happens(caller, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED); return 0; }
-static int disconnect_id(struct rdma_cm_id *id) { happens(id == caller ? callee : caller, RDMA_CM_EVENT_DISCONNECTED, 0); return 0; }
+static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n)
+{
+	(void)id, (void)d, (void)n;
+	happens(caller, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED);
+	return 0;
+}
+static int disconnect_id(struct rdma_cm_id *id)
+{
+	happens(id == caller ? callee : caller, RDMA_CM_EVENT_DISCONNECTED, 0);
+	return 0;
+}
 
 /* ---- the table again, with calls that fail. What ends something ends it all the same. */
 
 enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 
 #define ROWS(ROW) \
-	ROW(ibv_alloc_pd, GIVES_NULL) ROW(ibv_dealloc_pd, ENDS) ROW(ibv_reg_mr, GIVES_NULL) ROW(ibv_dereg_mr, ENDS) \
-	ROW(ibv_create_comp_channel, GIVES_NULL) ROW(ibv_destroy_comp_channel, ENDS) ROW(ibv_create_cq, GIVES_NULL) \
-	ROW(ibv_destroy_cq, ENDS) ROW(ibv_get_cq_event, GIVES_MINUS_1) ROW(ibv_modify_qp, GIVES_ERRNO) \
-	ROW(rdma_create_id, GIVES_MINUS_1) ROW(rdma_destroy_id, ENDS) ROW(rdma_bind_addr, GIVES_MINUS_1) \
-	ROW(rdma_set_option, GIVES_MINUS_1) ROW(rdma_listen, GIVES_MINUS_1) ROW(rdma_resolve_addr, GIVES_MINUS_1) \
-	ROW(rdma_resolve_route, GIVES_MINUS_1) ROW(rdma_create_qp, GIVES_MINUS_1) ROW(rdma_connect, GIVES_MINUS_1) \
-	ROW(rdma_accept, GIVES_MINUS_1) ROW(rdma_reject, GIVES_MINUS_1) ROW(rdma_disconnect, GIVES_MINUS_1) \
-	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) ROW(ibv_query_port, GIVES_ERRNO) \
-	ROW(ibv_query_device, GIVES_ERRNO) ROW(poll_cq, GIVES_MINUS_1) ROW(req_notify_cq, GIVES_ERRNO) ROW(post_send, GIVES_ERRNO) ROW(post_recv, GIVES_ERRNO)
+	ROW(ibv_alloc_pd, GIVES_NULL) ROW(ibv_dealloc_pd, ENDS) ROW(ibv_reg_mr, GIVES_NULL) \
+		ROW(ibv_dereg_mr, ENDS) \
+	ROW(ibv_create_comp_channel, GIVES_NULL) ROW(ibv_destroy_comp_channel, ENDS) \
+		ROW(ibv_create_cq, GIVES_NULL) \
+	ROW(ibv_destroy_cq, ENDS) ROW(ibv_get_cq_event, GIVES_MINUS_1) ROW(ibv_modify_qp, \
+		GIVES_ERRNO) \
+	ROW(rdma_create_id, GIVES_MINUS_1) ROW(rdma_destroy_id, ENDS) ROW(rdma_bind_addr, \
+		GIVES_MINUS_1) \
+	ROW(rdma_set_option, GIVES_MINUS_1) ROW(rdma_listen, GIVES_MINUS_1) ROW(rdma_resolve_addr, \
+		GIVES_MINUS_1) \
+	ROW(rdma_resolve_route, GIVES_MINUS_1) ROW(rdma_create_qp, GIVES_MINUS_1) \
+		ROW(rdma_connect, GIVES_MINUS_1) \
+	ROW(rdma_accept, GIVES_MINUS_1) ROW(rdma_reject, GIVES_MINUS_1) ROW(rdma_disconnect, \
+		GIVES_MINUS_1) \
+	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) ROW(ibv_query_port, \
+		GIVES_ERRNO) \
+	ROW(ibv_query_device, GIVES_ERRNO) ROW(poll_cq, GIVES_MINUS_1) ROW(req_notify_cq, \
+		GIVES_ERRNO) ROW(post_send, GIVES_ERRNO) ROW(post_recv, GIVES_ERRNO)
 /* Not in the scenario: */
 #define OTHERS(ROW) \
 	ROW(rdma_create_event_channel, GIVES_NULL) /* once in a process: the test of its own */ \
-	ROW(rdma_destroy_event_channel, CANNOT_FAIL) ROW(rdma_destroy_qp, CANNOT_FAIL) ROW(ibv_ack_cq_events, CANNOT_FAIL) \
-	ROW(ibv_get_device_name, CANNOT_FAIL) ROW(rdma_get_src_port, CANNOT_FAIL) ROW(rdma_event_str, CANNOT_FAIL) \
+	ROW(rdma_destroy_event_channel, CANNOT_FAIL) ROW(rdma_destroy_qp, CANNOT_FAIL) \
+		ROW(ibv_ack_cq_events, CANNOT_FAIL) \
+	ROW(ibv_get_device_name, CANNOT_FAIL) ROW(rdma_get_src_port, CANNOT_FAIL) \
+		ROW(rdma_event_str, CANNOT_FAIL) \
 	ROW(ibv_reg_mr_iova2, GIVES_NULL) /* then it is ibv_reg_mr(), unit/test_rc */ \
-	ROW(ibv_reg_dmabuf_mr, GIVES_NULL) /* of device memory only; then it is ibv_reg_mr() */ ROW(ibv_query_qp, CANNOT_FAIL) /* for the log */
+	ROW(ibv_reg_dmabuf_mr, GIVES_NULL) /* of device memory only; \
+	then it is ibv_reg_mr() */ ROW(ibv_query_qp, CANNOT_FAIL) /* for the log */
 
 #define ROW(name, how) F_##name,
 enum { ROWS(ROW) CALLS, FIRST_OTHER = CALLS - 1, OTHERS(ROW) ALL_CALLS };
 #undef ROW
 /* Each call of the table has a row. */
-_Static_assert(ALL_CALLS == sizeof(struct verbs) / sizeof(void *), "a row for each call in rdma/verbs/verbs.h");
+_Static_assert(ALL_CALLS == sizeof(struct verbs) / sizeof(void *),
+	       "a row for each call in rdma/verbs/verbs.h");
 
 #define ROW(name, how) #name,
 static const char *const names[] = { ROWS(ROW) };
@@ -146,7 +170,8 @@ static uintptr_t given(enum how how)
 }
 
 #define ROW(name, how) \
-	static uintptr_t faulty_##name(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) \
+	static uintptr_t faulty_##name(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, \
+		uintptr_t e, uintptr_t f) \
 	{ \
 		bool bad = fails(F_##name); \
 		uintptr_t r; \
@@ -175,7 +200,8 @@ static void table(int call, unsigned first, unsigned last)
 /* ---- two ends */
 
 static struct end { struct segment a; struct rc *rc; struct cm cm; bool watched; int died; } end[2];
-static struct dir { struct ring_tx tx; struct ring_rx rx; bool on; } dir[SLOTS][2];	/* [1]: by end s */
+/* [1]: by end s */
+static struct dir { struct ring_tx tx; struct ring_rx rx; bool on; } dir[SLOTS][2];
 
 static void ring(void *arg, uint64_t bells) { (void)arg, (void)bells; }
 static void died(void *arg) { ((struct end *)arg)->died++; }
@@ -184,7 +210,10 @@ static void watch(void *arg) { ((struct end *)arg)->watched = true; }
 static void changed(struct cm *c) { (void)c; }
 
 static bool dead(void) { return rc_dead(end[0].rc) || rc_dead(end[1].rc); }
-static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off) { return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s); }
+static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off)
+{
+	return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s);
+}
 
 static bool connected(void)
 {
@@ -251,13 +280,15 @@ static void get(uint32_t slot, unsigned s)
 	ring_rx_copy(&d->rx, 0, buf, n);
 	for (uint64_t i = 0; i < n; i++)
 		if (buf[i] != pattern(slot, s, d->rx.rd + i))
-			ck_abort_msg("%s %u..%u: slot %u from end %u: byte %lu is wrong", names[fault], from, to, slot, s, d->rx.rd + i);
+			ck_abort_msg("%s %u..%u: slot %u from end %u: byte %lu is wrong",
+				     names[fault], from, to, slot, s, d->rx.rd + i);
 	ring_rx_consume(&d->rx, n);
 	if (n)
 		rc_credit(end[!s].rc, slot);
 }
 
-/* What a background thread does that sleeps until the channel is readable, which it is as long as there are events. */
+/* What a background thread does that sleeps until the channel is readable, which it is as long
+ * as there are events. */
 static void background(unsigned s)
 {
 	for (int i = 0; i < 50 && fake[s].events && end[s].watched; i++) {
@@ -328,7 +359,8 @@ static void talk(void)
 			wires();
 			get(slot, s);
 			if (!dead() && dir[slot][s].tx.wr != dir[slot][s].rx.rd)
-				ck_abort_msg("%s %u..%u: the sleeper was not woken", names[fault], from, to);
+				ck_abort_msg("%s %u..%u: the sleeper was not woken", names[fault],
+					     from, to);
 			continue;
 		}
 		put(slot, s, x >> 20 & 1 ? (x >> 24) % SIZE : (x >> 24) % 200);
@@ -391,11 +423,13 @@ static enum outcome run(int call, unsigned first, unsigned last)
 	memset(dir, 0, sizeof dir);
 	cm_probe((struct sockaddr *)&(struct sockaddr_in){ .sin_family = AF_INET });
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[s] };
+		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+				     .arg = &end[s] };
 		int fd;
 
 		/* A route is given, or asked for. */
-		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1, call == F_rdma_resolve_route ? 0 : 512 } } };
+		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1, call == F_rdma_resolve_route ? 0
+							: 512 } } };
 		ck_assert_int_eq(segment_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
 		close(fd);
 		end[s].a.me = (uint8_t)s;
@@ -409,7 +443,8 @@ static enum outcome run(int call, unsigned first, unsigned last)
 		talk();
 		lost = missing();
 		if (lost && !dead())
-			ck_abort_msg("%s %u..%u: %lu bytes have not come, and nobody knows", names[call], first, last, lost);
+			ck_abort_msg("%s %u..%u: %lu bytes have not come, and nobody knows",
+				     names[call], first, last, lost);
 		o = dead() ? PATH_DEAD : ALL_CAME;
 		for (int s = 0; s < 2; s++) {
 			ck_assert_int_eq(end[s].died, rc_dead(end[s].rc));
@@ -432,9 +467,12 @@ static void counted_run(int call, unsigned first, unsigned last, unsigned tally[
 	int had_ids = ids, fds = count("/proc/self/fd"), kb = mappings();
 
 	tally[run(call, first, last)]++;
-	if (ids != had_ids || unacked || fake_made || count("/proc/self/fd") != fds || mappings() != kb)
-		ck_abort_msg("%s %u..%u leaves %d ids, %d events, %d of the device's things, %d descriptors, %d kB", names[call], first, last,
-			     ids - had_ids, unacked, fake_made, count("/proc/self/fd") - fds, mappings() - kb);
+	if (ids != had_ids || unacked || fake_made || count("/proc/self/fd") != fds ||
+	    mappings() != kb)
+		ck_abort_msg("%s %u..%u leaves %d ids, %d events, %d of the device's things, %d "
+			     "descriptors, %d kB",
+			     names[call], first, last, ids - had_ids, unacked, fake_made,
+			     count("/proc/self/fd") - fds, mappings() - kb);
 	for (int s = 0; s < 2; s++)
 		for (unsigned i = 0; i < fake[s].mrs; i++)
 			ck_assert(!fake[s].mr[i].live);
@@ -463,7 +501,8 @@ START_TEST(each)
 		counted_run(_i, n, n, tally);
 	} while (seen >= n);
 	if (getenv("VERBOSE"))
-		fprintf(stderr, "%s: %u uses; all came %u, path dead %u, no link %u\n", names[_i], uses, tally[0], tally[1], tally[2]);
+		fprintf(stderr, "%s: %u uses; all came %u, path dead %u, no link %u\n", names[_i],
+			uses, tally[0], tally[1], tally[2]);
 	if (_i != F_rdma_reject)	/* nobody is sent away here */
 		ck_assert_uint_gt(uses, 0);
 }

@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# host.sh - functions for use on a guest, sourced by process 1, the agent and the tests. A test uses them on its own host
-# directly and on another with `on b FUNCTION ARGUMENTS`. Environment: TOP, RUN, HOST (a or b) and, in a test,
-# TEST its name, HOSTS how many, DEVICE rxe, siw or none. Programs of the build directory are in PATH.
+# host.sh - functions for use on a guest, sourced by process 1, the agent and the tests. A test
+# uses them on its own host directly and on another with `on b FUNCTION ARGUMENTS`. Environment:
+# TOP, RUN, HOST (a or b) and, in a test, TEST its name, HOSTS how many, DEVICE rxe, siw or none.
+# Programs of the build directory are in PATH.
 #
-# Two networks join the hosts. `data` carries what is tested and has the RDMA device; tests may break it.
-# `ctl` carries the commands, and can be the network where TCP goes if that shall be another one than RDMA's.
+# Two networks join the hosts. `data` carries what is tested and has the RDMA device; tests may
+# break it. `ctl` carries the commands, and can be the network where TCP goes if that shall be
+# another one than RDMA's.
 
 set -uo pipefail
 declare -A ctl_addr=([a]=10.99.0.1 [b]=10.99.0.2) ctl_addr6=([a]=fd99::1 [b]=fd99::2)
@@ -17,8 +19,8 @@ export RDMASHIM_CONF=$TMP/policy.conf
 
 nap() { read -rt "$1" <>/run/never; true; }
 
-# within SECS CMD...: until it succeeds, for so many seconds and then so many tries: while the machine stands still for other
-# work, so does what is waited for.
+# within SECS CMD...: until it succeeds, for so many seconds and then so many tries: while the
+# machine stands still for other work, so does what is waited for.
 within() {
 	local end=$((SECONDS + $1)) tries=$1 pause=0.02
 	shift
@@ -29,9 +31,9 @@ within() {
 	done
 }
 
-# on HOST CMD...: runs a command or one of these functions there, as a test does here; its output and its exit status.
-# It has ON_LIMIT seconds (default 600). Bash speaks to the agent itself: each program started costs an emulated
-# processor much time.
+# on HOST CMD...: runs a command or one of these functions there, as a test does here; its output
+# and its exit status. It has ON_LIMIT seconds (default 600). Bash speaks to the agent itself:
+# each program started costs an emulated processor much time.
 on() {
 	local host=$1 fd line last="" rc="" first=1 end=$((SECONDS + ${ON_LIMIT:-600}))
 	shift
@@ -41,7 +43,8 @@ on() {
 	fi
 	exec {fd}<>"/dev/tcp/${ctl_addr[$host]}/7" || return 125
 	{
-		printf 'export TEST=%q RDMASHIM_TEST=%q HOSTS=%q DEVICE=%q\n' "${TEST-}" "${RDMASHIM_TEST-}" "${HOSTS-}" "${DEVICE-}"
+		printf 'export TEST=%q RDMASHIM_TEST=%q HOSTS=%q DEVICE=%q\n' "${TEST-}" \
+			"${RDMASHIM_TEST-}" "${HOSTS-}" "${DEVICE-}"
 		printf '. tests/vm/host.sh\n'
 		printf '%q ' "$@"
 		printf '\0'
@@ -104,18 +107,22 @@ stop() {
 }
 
 listening() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
-wait_port() { within "${2:-30}" listening "$1" || { echo "host $HOST: nobody listens on port $1"; return 1; }; }
+wait_port() { within "${2:-30}" listening "$1" || { echo "host $HOST: nobody listens on port $1"; \
+	return 1; }; }
 # rsockets and librdmacm listen where ss does not see it: the port that a cm_id is bound to.
 rdma_listening() { rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*:$1\b"; }
-wait_rdma_port() { within "${2:-30}" rdma_listening "$1" || { echo "host $HOST: no RDMA listener on port $1"; return 1; }; }
+wait_rdma_port() { within "${2:-30}" rdma_listening "$1" ||
+	{ echo "host $HOST: no RDMA listener on port $1"; return 1; }; }
 
 # policy 'LINE'...: this host's policy file from now on.
 policy() { if (($#)); then printf '%s\n' "$@" >"$RDMASHIM_CONF"; else : >"$RDMASHIM_CONF"; fi; }
 
-# What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N cuts N rewinds N
-# overflows N reasons R:N,R:N". Dead ones are shown once. Or those of another directory.
+# What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N
+# cuts N rewinds N overflows N reasons R:N,R:N". Dead ones are shown once. Or those of another
+# directory.
 counters() {
-	RDMASHIM_STAT_DIR=${1:-$TMP/stat} rdmastat --json --all | sed -n '/^ *"total":/,$ s/[{,[]/&\n/gp' | awk -F '[] ":,{}]+' '
+	RDMASHIM_STAT_DIR=${1:-$TMP/stat} rdmastat --json --all |
+		sed -n '/^ *"total":/,$ s/[{,[]/&\n/gp' | awk -F '[] ":,{}]+' '
 	NF < 3 { next }
 	$2 == "reason" { reason = $3; next }
 	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ","; reason = ""; next }
@@ -133,11 +140,14 @@ counters() {
 # ---- the machine
 host_boot() {
 	local m eth=(/sys/class/net/eth*)
-	# Memory is weighed: one page of 2 MiB that the kernel makes of small ones would be more than what is looked for.
+	# Memory is weighed: one page of 2 MiB that the kernel makes of small ones would be more
+	# than what is looked for.
 	echo never >/sys/kernel/mm/transparent_hugepage/enabled
-	sysctl -q net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 kernel.sysrq=1 2>/dev/null
+	sysctl -q net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 kernel.sysrq=1 \
+		2>/dev/null
 	ip link set lo up
-	ip link set eth0 name data && ip link set eth1 name ctl || { echo "no network cards: ${eth[*]}"; return 1; }
+	ip link set eth0 name data && ip link set eth1 name ctl ||
+		{ echo "no network cards: ${eth[*]}"; return 1; }
 	ip link set ctl up
 	ip addr add "${ctl_addr[$HOST]}/24" dev ctl
 	ip -6 addr add "${ctl_addr6[$HOST]}/64" dev ctl nodad
@@ -156,24 +166,29 @@ data_up() {
 }
 
 device_active() { rdma link show "$1/1" 2>/dev/null | grep -q 'state ACTIVE'; }
-# The address table that librdmacm looks in: without the data network's addresses nobody can connect.
+# The address table that librdmacm looks in: without the data network's addresses nobody can
+# connect.
 device_has_gids() {
 	local want
 	# shellcheck disable=SC2046,SC2183  # four numbers
-	want=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(tr . ' ' <<<"${data_addr[$HOST]}"))
+	want=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' \
+		$(tr . ' ' <<<"${data_addr[$HOST]}"))
 	grep -qsx "$want" /sys/class/infiniband/"$1"/ports/1/gids/*
 }
 
 # device_up rxe|siw: rxe0 or siw0 on the data network, active.
 device_up() {
 	rdma link add "$1"0 type "$1" netdev data || return 1
-	within 20 device_active "$1"0 || { echo "host $HOST: $1 does not become active"; rdma link; return 1; }
-	[[ $1 == siw ]] || within 20 device_has_gids "$1"0 || { echo "host $HOST: $1 has no address"; return 1; }
+	within 20 device_active "$1"0 || { echo "host $HOST: $1 does not become active"; rdma \
+		link; return 1; }
+	[[ $1 == siw ]] || within 20 device_has_gids "$1"0 ||
+		{ echo "host $HOST: $1 has no address"; return 1; }
 }
 
 # Who has the RDMA devices open.
 device_users() {
-	find /proc/[0-9]*/fd \( -lname '/dev/infiniband/*' -o -lname '*infinibandevent*' \) -printf '%h %f %l\n' 2>/dev/null
+	find /proc/[0-9]*/fd \( -lname '/dev/infiniband/*' -o -lname '*infinibandevent*' \) \
+		-printf '%h %f %l\n' 2>/dev/null
 	grep -H /dev/infiniband/ /proc/[0-9]*/maps
 	ps -o pid,ppid,args
 	rdma resource show cm_id
@@ -185,7 +200,8 @@ device_down() {
 	local p
 	rdma link delete "$1"0 &
 	p=$!
-	within 30 test ! -e "/proc/$p/fd/0" || { echo "host $HOST: somebody keeps $1 open:"; device_users; host_stacks; return 1; }
+	within 30 test ! -e "/proc/$p/fd/0" || { echo "host $HOST: somebody keeps $1 open:"; \
+		device_users; host_stacks; return 1; }
 	wait "$p"
 }
 
@@ -210,8 +226,9 @@ host_prepare() {
 	devices_as_wanted
 }
 
-# The children of a test carry its name in their environment, also after a fork, setsid and exec. Not so process 1, the
-# agent and their subshells: what a process was started with does not change. Nor those who are looking.
+# The children of a test carry its name in their environment, also after a fork, setsid and exec.
+# Not so process 1, the agent and their subshells: what a process was started with does not
+# change. Nor those who are looking.
 members() (
 	unset RDMASHIM_TEST
 	grep -lsz "^RDMASHIM_TEST=$TEST\$" /proc/[0-9]*/environ | cut -d/ -f3
@@ -226,7 +243,8 @@ none_left() {
 }
 
 host_clean() {
-	within 20 none_left || { echo "host $HOST: processes cannot be killed: $(members)"; return 1; }
+	within 20 none_left || { echo "host $HOST: processes cannot be killed: $(members)"; return \
+		1; }
 	data_up
 	rm -rf "$TMP"
 }
@@ -236,9 +254,12 @@ host_stacks() {
 	for p in $(members); do
 		case $(<"/proc/$p/comm") in bash | sh | timeout) continue ;; esac
 		echo "--- pid $p: $(tr '\0' ' ' <"/proc/$p/cmdline")"
-		grep -H . /proc/"$p"/task/*/stack /proc/"$p"/task/*/wchan 2>/dev/null | sed "s,^/proc/$p/task/,    ," | head -n 60
-		timeout 60 gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'set pagination off' \
-			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | head -n 150
+		grep -H . /proc/"$p"/task/*/stack /proc/"$p"/task/*/wchan 2>/dev/null |
+			sed "s,^/proc/$p/task/,    ," | head -n 60
+		timeout 60 gdb -q -nx -batch -ex 'set debuginfod enabled off' \
+			-ex 'set pagination off' \
+			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' |
+			head -n 150
 	done
 	echo "--- sockets"
 	ss -tnaieom 2>/dev/null | head -n 60

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""rdma-answerer.py ADDR PORT N: answers calls at a discovery port as the library of a host that is trusted by its address, and hangs
-up before there is a link. N times: so it must be called again."""
+"""rdma-answerer.py ADDR PORT N: answers calls at a discovery port as the library of a host that
+is trusted by its address, and hangs up before there is a link. N times: so it must be called
+again."""
 import socket, struct, sys
 
 l = socket.create_server((sys.argv[1], int(sys.argv[2])))

@@ -1,5 +1,6 @@
-# One connection is cut over to RDMA, bytes are right in both directions, and every path of the way is counted. Then five are, and rdmastat qp
-# of both ends shows one queue pair, the numbers and GIDs of one being those of the other, the other way round.
+# One connection is cut over to RDMA, bytes are right in both directions, and every path of the
+# way is counted. Then five are, and rdmastat qp of both ends shows one queue pair, the numbers
+# and GIDs of one being those of the other, the other way round.
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
@@ -17,8 +18,8 @@ policy "$rules"
 
 mkdir -m 700 "$TMP"/own	# the client's counters
 
-# by_rdma FIGURE: how long a link takes is the machine's business, so each run of the client is twice as long until one
-# has seen it. All bytes of all runs must be right.
+# by_rdma FIGURE: how long a link takes is the machine's business, so each run of the client is
+# twice as long until one has seen it. All bytes of all runs must be right.
 by_rdma() {
 	local port secs line
 	new_port port
@@ -26,13 +27,15 @@ by_rdma() {
 	on "$PEER" wait_port "$port" || fail "server does not listen"
 	for secs in 0.4 0.8 1.6 3.2 6.4 12.8 25.6 51.2; do
 		rm -f "$TMP"/shim.log
-		timeout 200 env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP"/own sockbench -c "$P4" "$port" -v -t $secs -f "$1" || fail "client: $1"
+		timeout 200 env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP"/own sockbench -c "$P4" \
+			"$port" -v -t $secs -f "$1" || fail "client: $1"
 		line=$(counters "$TMP"/own)
 		say "$1, $secs s: client: $line"
 		(($(counter rdma "$line") > 10000)) && break
 	done
 	cat "$TMP"/shim.log
-	(($(counter rdma "$line") > 10000)) || { on "$PEER" cat "$TMP"/shim.log; fail "$1: hardly anything went by RDMA"; }
+	(($(counter rdma "$line") > 10000)) ||
+		{ on "$PEER" cat "$TMP"/shim.log; fail "$1: hardly anything went by RDMA"; }
 	on "$PEER" stop "srv$port" KILL || fail "server"
 }
 by_rdma rtt_64
@@ -40,8 +43,10 @@ by_rdma stream_65536
 
 CONNS=5
 qp() { RDMASHIM_STAT_DIR=$1 rdmastat --json qp; }
-# both_qp: one document per line, the client's first, what each end shows of queue pairs that are up and carry something.
-both_qp() { { qp "$TMP/own" && on "$PEER" env RDMASHIM_STAT_DIR="$TMP/stat" rdmastat --json qp; } | python3 -c '
+# both_qp: one document per line, the client's first, what each end shows of queue pairs that are
+# up and carry something.
+both_qp() { { qp "$TMP/own" && on "$PEER" env RDMASHIM_STAT_DIR="$TMP/stat" rdmastat --json qp; } |
+	python3 -c '
 import json, sys
 text, at, out = sys.stdin.read(), 0, []
 while text[at:].strip():
@@ -49,17 +54,22 @@ while text[at:].strip():
 	at = len(text) - len(text[at:].lstrip()) + end
 	out.append([q for q in j["queue_pairs"] if q["state"] == "up" and q["streams"]])
 print("\n".join(map(json.dumps, out)))'; }
-all_there() { both_qp >"$TMP/qps" && [[ $(grep -c '"streams": '$CONNS'[,}]' "$TMP/qps") == 2 ]] && ! grep -q '"rtt_ns": null' "$TMP/qps"; }
+all_there() {
+	both_qp >"$TMP/qps" && [[ $(grep -c '"streams": '$CONNS'[,}]' "$TMP/qps") == 2 ]] &&
+		! grep -q '"rtt_ns": null' "$TMP/qps"
+}
 
 new_port port
 on "$PEER" start echo shim env IDLE_ADDR="$P4" idle server epoll "$port"
 on "$PEER" wait_port "$port" || fail "server does not listen"
 rm -f "$TMP"/own/*
 mkfifo "$TMP/commands"
-start cli shim env RDMASHIM_STAT_DIR="$TMP/own" IDLE_ADDR="$P4" idle client epoll "$port" $CONNS "$TMP/commands"
+start cli shim env RDMASHIM_STAT_DIR="$TMP/own" IDLE_ADDR="$P4" idle client epoll "$port" $CONNS \
+	"$TMP/commands"
 exec {commands}>"$TMP/commands"
 echo "run 100" >&$commands
-within 120 eval 'ended cli || all_there' && ! ended cli || fail "not $CONNS streams on one queue pair: $(cat "$TMP/qps") $(output cli)"
+within 120 eval 'ended cli || all_there' && ! ended cli ||
+	fail "not $CONNS streams on one queue pair: $(cat "$TMP/qps") $(output cli)"
 cat "$TMP/qps"
 python3 - "$TMP/qps" "$DEVICE" "$A4" "$P4" <<'EOF' || fail "rdmastat qp"
 import json, sys
@@ -82,7 +92,8 @@ else:
     assert c["peer_qpn"] is None and s["peer_qpn"] is None
 EOF
 RDMASHIM_STAT_DIR=$TMP/own rdmastat dev | tee "$TMP/dev"
-grep -Eq "^${DEVICE}0 .* 1 +$CONNS *\$" "$TMP/dev" || fail "rdmastat dev does not show one link and $CONNS streams"
+grep -Eq "^${DEVICE}0 .* 1 +$CONNS *\$" "$TMP/dev" ||
+	fail "rdmastat dev does not show one link and $CONNS streams"
 echo quit >&$commands
 finish cli 60 || fail "client: $(output cli)"
 on "$PEER" stop echo KILL

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""rdma-caller.py ADDR PORT DISCOVERY KEY ELSEWHERE: connects to a server under the library and calls its discovery port, first as
-somebody without the key: garbage, chunks, a made-up proof, the server's own proof sent back, a call for a connection that is
-not there. Then with the key: a proof sent again, or for another call, a call from the address ELSEWHERE, links that cannot be.
-Every call must be refused or dropped, and the connection must go on by TCP. Prints what the server said."""
+"""rdma-caller.py ADDR PORT DISCOVERY KEY ELSEWHERE: connects to a server under the library and
+calls its discovery port, first as somebody without the key: garbage, chunks, a made-up proof,
+the server's own proof sent back, a call for a connection that is not there. Then with the
+key: a proof sent again, or for another call, a call from the address ELSEWHERE, links that
+cannot be. Every call must be refused or dropped, and the connection must go on by TCP. Prints
+what the server said."""
 import hmac, os, socket, struct, sys, time
 
-addr, port, rv, key, elsewhere = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode(), sys.argv[5]
+addr, port, rv, key, elsewhere = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[
+    4].encode(), sys.argv[5]
 sock = socket.create_connection((addr, port))
 me = sock.getsockname()
 
 
 def tuple_of(lport):
     pad = bytes(12)
-    return struct.pack("<4H", socket.AF_INET, lport, port, 0) + socket.inet_aton(me[0]) + pad + socket.inet_aton(addr) + pad
+    return struct.pack("<4H", socket.AF_INET, lport, port, 0) + socket.inet_aton(
+        me[0]) + pad + socket.inet_aton(addr) + pad
 
 
 def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=7, mode=1):
-    return (magic + struct.pack("<IHHII", order, version, kind, mode, os.getpid()) + bytes(16) + tup + os.urandom(32) + mac
+    return (magic + struct.pack("<IHHII", order, version, kind, mode, os.getpid()) + bytes(16) + tup
+            + os.urandom(32) + mac
             + bytes(16))
 
 
@@ -31,7 +36,8 @@ def read_all(c, n):
 
 
 def call(*parts, source=None):
-    """Sends each part, after the first reading one answer; returns the last answer's type and reason, or None."""
+    """Sends each part, after the first reading one answer; returns the last answer's type and
+    reason, or None."""
     c = socket.create_connection((addr, rv), timeout=20, source_address=source)
     last = None
     for p in parts:
@@ -93,7 +99,8 @@ refused("its own mac", call(msg(CALL, good), lambda a: msg(PROOF, good, a[112:14
 def proof(call, answer, role=b"client", secret=key):
     """The mac of struct proof over what both said."""
     boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
-    text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot] + answer[boot] + call[pid]
+    text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot]
+            + answer[boot] + call[pid]
             + answer[pid] + call[16:20] + struct.pack("<I", 7))
     assert len(text) == 168
     return hmac.new(secret, text, "sha256").digest()
@@ -105,7 +112,8 @@ def proven(call):
     for byte in call:           # in chunks as small as can be
         c.sendall(bytes([byte]))
     answer = read_all(c, 160)
-    if len(answer) < 160 or struct.unpack_from("<H", answer, 14)[0] != ANSWER or answer[112:144] != proof(call, answer, b"server"):
+    if len(answer) < 160 or struct.unpack_from("<H", answer, 14)[0] != ANSWER or answer[
+        112:144] != proof(call, answer, b"server"):
         sys.exit("the server does not prove itself: the test tests nothing")
     said = msg(PROOF, good, proof(call, answer))
     c.sendall(said)
@@ -118,8 +126,10 @@ c.close()
 refused("both sent again", call(mine, said))
 refused("the proof sent again", call(msg(CALL, good), said))
 refused("the server's role", call(mine, lambda a: msg(PROOF, good, proof(mine, a, b"server"))))
-refused("another key", call(mine, lambda a: msg(PROOF, good, proof(mine, a, secret=key[:-1] + b"X"))))
-for what, at in ("mode", 16), ("process", 20), ("host", 30), ("client's port", 42), ("address", 55), ("nonce", 99):
+refused("another key", call(mine, lambda a: msg(PROOF, good, proof(mine, a, secret=key[:-1]
+    + b"X"))))
+for what, at in ("mode", 16), ("process", 20), ("host", 30), ("client's port", 42), ("address",
+    55), ("nonce", 99):
     other = bytearray(mine)
     other[at] ^= 1
     refused("proof for another " + what, call(mine, lambda a: msg(PROOF, good, proof(other, a))))
@@ -128,12 +138,18 @@ twice = call(mine, lambda a: 2 * msg(PROOF, good, bytes(32)))
 refused("two at once", twice)
 
 HELLO, WELCOME = 1, 2
-for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768), ("no HELLO", WELCOME, 4, 256, 32768),
-                                         ("no such record", 99, 4, 256, 32768), ("no streams", HELLO, 4, 0, 32768),
-                                         ("one stream", HELLO, 4, 1, 32768), ("too many streams", HELLO, 4, 4097, 32768),
-                                         ("streams without end", HELLO, 4, 0xffffffff, 32768), ("no ring", HELLO, 4, 256, 0),
-                                         ("a small ring", HELLO, 4, 256, 2048), ("a crooked ring", HELLO, 4, 256, 40000),
-                                         ("a large ring", HELLO, 4, 256, 1 << 21), ("a ring without end", HELLO, 4, 256, 1 << 63)):
+for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768),
+                                         ("no HELLO", WELCOME, 4, 256, 32768),
+                                         ("no such record", 99, 4, 256, 32768),
+                                         ("no streams", HELLO, 4, 0, 32768),
+                                         ("one stream", HELLO, 4, 1, 32768), ("too many streams",
+                                             HELLO, 4, 4097, 32768),
+                                         ("streams without end", HELLO, 4, 0xffffffff, 32768),
+                                         ("no ring", HELLO, 4, 256, 0),
+                                         ("a small ring", HELLO, 4, 256, 2048),
+                                         ("a crooked ring", HELLO, 4, 256, 40000),
+                                         ("a large ring", HELLO, 4, 256, 1 << 21),
+                                         ("a ring without end", HELLO, 4, 256, 1 << 63)):
     c, said = proven(msg(CALL, good))
     c.sendall(struct.pack("<HHIIIQ", kind, version, 0, slots, 0, ring) + bytes(40))
     try:

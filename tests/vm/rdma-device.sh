@@ -1,7 +1,9 @@
-# Device memory between hosts: blocks that a program copies from its device and sends, and the other receives and copies to its own, go from the one's
-# snapshot into the other's device memory by RDMA WRITE. The driver is the stand-in (tests/gpu/standin.c), whose memory Soft-RoCE can reach as it could
-# a GPU's with nvidia-peermem; the verbs are real. Where it cannot be registered the bytes go by host memory. Every byte is compared:
-# with rewinds in the middle, with a device that fails in between, and of a sender that ends as soon as it has sent.
+# Device memory between hosts: blocks that a program copies from its device and sends, and the
+# other receives and copies to its own, go from the one's snapshot into the other's device memory
+# by RDMA WRITE. The driver is the stand-in (tests/gpu/standin.c), whose memory Soft-RoCE can
+# reach as it could a GPU's with nvidia-peermem; the verbs are real. Where it cannot be registered
+# the bytes go by host memory. Every byte is compared: with rewinds in the middle, with a device
+# that fails in between, and of a sender that ends as soon as it has sent.
 # HOSTS: 1
 # DEVICE: rxe
 # KERNEL: backports
@@ -20,7 +22,8 @@ log_level 3"
 
 linked() { local n; n=$(grep -sc 'bound to slot' "$TMP/shim.log"); ended prog || ((${n:-0} >= 2)); }
 
-# gated WHAT CMD...: CMD with the library at both its ends, which begins when they have a link; its output to $TMP/out.
+# gated WHAT CMD...: CMD with the library at both its ends, which begins when they have a link;
+# its output to $TMP/out.
 gated() {
 	local what=$1
 	shift
@@ -37,7 +40,8 @@ gated() {
 
 # Bytes that the sender's copies to the host had fetched from their snapshots.
 by_device() {
-	RDMASHIM_STAT_DIR=$TMP/stat rdmastat staging --json --all | python3 -S -E -c 'import json, sys
+	RDMASHIM_STAT_DIR=$TMP/stat rdmastat staging --json --all |
+		python3 -S -E -c 'import json, sys
 print(sum(x["taken"] for x in json.load(sys.stdin)["staging"] if x["direction"] == "to-host"))'
 }
 
@@ -50,9 +54,12 @@ for how in reach flush refuse; do
 		say "$n bytes by device memory"
 		if [[ $how == refuse ]]; then
 			((n == 0)) || fail "memory that cannot be reached was"
-			grep -q "cannot reach device memory (errno" "$TMP/shim.log" || fail "and no word of it: $(cat "$TMP/shim.log")"
+			grep -q "cannot reach device memory (errno" "$TMP/shim.log" ||
+				fail "and no word of it: $(cat "$TMP/shim.log")"
 		else
-			((n > 20000000)) || { cat "$TMP/shim.log"; fail "hardly anything went by device memory"; }
+			((n > 20000000)) ||
+				{ cat "$TMP/shim.log"; fail "hardly anything went by device" \
+				"memory"; }
 		fi
 	done
 done
@@ -65,7 +72,8 @@ export STANDIN_RDMA=reach
 gated "random programs" pair linked 150 7 1000000
 (($(by_device) > 1000000)) || fail "none of it by device memory"
 gated "a sender that leaves" pipe leave 1048576 30 pinned
-within 60 grep -q "all came, then 0" "$LOG.prog.a" || { cat "$TMP/shim.log"; fail "$(output prog)"; }
+within 60 grep -q "all came, then 0" "$LOG.prog.a" ||
+	{ cat "$TMP/shim.log"; fail "$(output prog)"; }
 (($(by_device) > 10000000)) || fail "none of it by device memory"
 policy "$rules" "force_cut_every 20ms"
 gated "random programs, rewinds" pair linked 150 8 1000000

@@ -1,4 +1,5 @@
-# Peers that cannot or may not have RDMA with us: TCP, unharmed, at once or soon, with the reason. And a right key at last.
+# Peers that cannot or may not have RDMA with us: TCP, unharmed, at once or soon, with the reason.
+# And a right key at last.
 # HOSTS: 1
 # DEVICE: rxe
 # TIMEOUT: 400
@@ -26,12 +27,18 @@ try() {
 	if [[ $2 == bare ]]; then
 		start srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
 	else
-		start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/srv.conf RDMASHIM_LOG_FILE="$TMP"/log.srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
+		start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/srv.conf \
+			RDMASHIM_LOG_FILE="$TMP"/log.srv pattern listen -a "$P4" -n 1000000000000 \
+			-d up "$port"
 	fi
 	wait_port "$port" || fail "$1: server does not listen"
-	start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/cli.conf RDMASHIM_LOG_FILE="$TMP"/log.cli pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
-	within 60 grep -qs -- "$4" "$TMP"/log.cli "$TMP"/log.srv || { cat "$TMP"/log.*; fail "$1: no '$4'"; }
-	[[ $4 == *"cut over"* ]] || ! grep -q "cut over" "$TMP"/log.* || fail "$1: cut over in spite of it"
+	start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/cli.conf \
+		RDMASHIM_LOG_FILE="$TMP"/log.cli pattern connect -s 1000 -n 1000000000000 -d up \
+		"$P4" "$port"
+	within 60 grep -qs -- "$4" "$TMP"/log.cli "$TMP"/log.srv ||
+		{ cat "$TMP"/log.*; fail "$1: no '$4'"; }
+	[[ $4 == *"cut over"* ]] || ! grep -q "cut over" "$TMP"/log.* ||
+		fail "$1: cut over in spite of it"
 	stop cli KILL || fail "$1: client"
 	finish srv 20
 	f=$?
@@ -49,7 +56,8 @@ try "no port" "$(key right)" "$common" "TCP: remote"
 try "no shim" bare "$(key right | sed 's/discovery 10s/discovery 1s/')" "TCP: peer-no-shim"
 start silent socat -u "TCP-LISTEN:7480,bind=$P4,fork,reuseaddr" OPEN:/dev/null
 wait_port 7480
-try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/discovery 10s/discovery 1s/')" "TCP: peer-no-shim"
+try "a port that says nothing" bare \
+	"$(key right | sed 's/7471/7480/; s/discovery 10s/discovery 1s/')" "TCP: peer-no-shim"
 stop silent KILL
 
 # One that hangs up before the link is there is asked again.
@@ -58,8 +66,10 @@ trusting "$A4"/32 | sed 's/7471/7481/; s/discovery 10s/discovery 60s/' >"$TMP"/c
 start answerer python3 -S -E tests/vm/rdma-answerer.py "$P4" 7481 3
 start srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
 wait_port 7481 && wait_port "$port" || fail "nobody listens"
-start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/cli.conf RDMASHIM_LOG_FILE="$TMP"/log.cli pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
-finish answerer 60 || { cat "$TMP"/log.cli; fail "hung up on, it does not call again: $(output answerer)"; }
+start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/cli.conf RDMASHIM_LOG_FILE="$TMP"/log.cli \
+	pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
+finish answerer 60 || { cat "$TMP"/log.cli; fail "hung up on, it does not call again:" \
+	"$(output answerer)"; }
 stop cli KILL || fail "hung up on: client"
 finish srv 20
 (($? == 3)) || fail "hung up on: server: $(output srv)"
@@ -69,9 +79,11 @@ say "hung up on: ok"
 new_port port
 key right | sed 's/discovery 10s/discovery 60s/' >"$TMP"/srv.conf
 rm -f "$TMP"/log.srv
-start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/srv.conf RDMASHIM_LOG_FILE="$TMP"/log.srv pattern listen -a "$P4" -n 1000000000000 -d down "$port"
+start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/srv.conf RDMASHIM_LOG_FILE="$TMP"/log.srv \
+	pattern listen -a "$P4" -n 1000000000000 -d down "$port"
 wait_port "$port"
-start caller timeout 150 python3 -S -E tests/vm/rdma-caller.py "$P4" "$port" 7471 0123456789abcdef "${ctl_addr[a]}"
+start caller timeout 150 python3 -S -E tests/vm/rdma-caller.py "$P4" "$port" 7471 0123456789abcdef \
+	"${ctl_addr[a]}"
 finish caller 160 || { cat "$TMP"/log.srv; fail "callers: $(output caller)"; }
 output caller
 finish srv 20

@@ -1,6 +1,7 @@
-# Checksummed streams in both directions, over IPv4 and IPv6, through faults in mid-transfer: an end stops for seconds, frames
-# are lost, the network goes down and comes back, an end is killed. After each fault all that was sent until then arrives, and
-# more is sent; no byte is wrong; RDMA was used before each. $VM_ARGS times, or once.
+# Checksummed streams in both directions, over IPv4 and IPv6, through faults in mid-transfer: an
+# end stops for seconds, frames are lost, the network goes down and comes back, an end is killed.
+# After each fault all that was sent until then arrives, and more is sent; no byte is wrong; RDMA
+# was used before each. $VM_ARGS times, or once.
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
@@ -21,14 +22,17 @@ policy "$rules"
 gentle=(nice -n 15 env "${SHIM_ENV[@]}")
 
 names=()
-# stream NAME HOW ADDR: endless, both ways; each end keeps its figures in a file, the client its own log.
+# stream NAME HOW ADDR: endless, both ways; each end keeps its figures in a file, the client its
+# own log.
 stream() {
 	local port
 	new_port port
-	on "$PEER" start "srv$1" "${gentle[@]}" pattern listen -a "$3" -p "$TMP/srv$1.bytes" -s 4000 -n 1000000000000 -d both -w "$2" "$port"
+	on "$PEER" start "srv$1" "${gentle[@]}" pattern listen -a "$3" -p "$TMP/srv$1.bytes" \
+		-s 4000 -n 1000000000000 -d both -w "$2" "$port"
 	on "$PEER" wait_port "$port" || fail "server $1 does not listen"
 	start "cli$1" "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.$1" \
-		pattern connect -p "$TMP/cli$1.bytes" -s 4000 -n 1000000000000 -d both -w "$2" "$3" "$port"
+		pattern connect -p "$TMP/cli$1.bytes" -s 4000 -n 1000000000000 -d both -w "$2" \
+		"$3" "$port"
 	names+=("$1")
 }
 
@@ -40,24 +44,29 @@ beyond() {
 	((sent > $3 && got >= $4))
 }
 
-logs() { local n; for n in "${names[@]}"; do echo "--- $n: $(figures a "cli$n") $(figures "$PEER" "srv$n")"; tail -n 30 "$TMP/log.$n"; done; }
+logs() { local n; for n in "${names[@]}"; do echo \
+	"--- $n: $(figures a "cli$n") $(figures "$PEER" "srv$n")"; tail -n 30 "$TMP/log.$n"; done; }
 
-# What each end had sent arrives at the other and more is sent: then once more, for what was sent since.
+# What each end had sent arrives at the other and more is sent: then once more, for what was sent
+# since.
 flows() {
 	local n once cs cg ss sg
 	for once in 1 2; do
 		for n in "${names[@]}"; do
 			read -r cs cg <<<"$(figures a "cli$n")"
 			read -r ss sg <<<"$(figures "$PEER" "srv$n")"
-			within 60 beyond a "cli$n" "$cs" "$ss" && within 60 beyond "$PEER" "srv$n" "$ss" "$cs" && continue
+			within 60 beyond a "cli$n" "$cs" "$ss" &&
+				within 60 beyond "$PEER" "srv$n" "$ss" "$cs" && continue
 			logs
-			fail "$1: stream $n stands still, look $once: client $cs $cg, server $ss $sg"
+			fail "$1: stream $n stands still, look $once: client $cs $cg, server $ss" \
+				"$sg"
 		done
 	done
 	say "$1: ok"
 }
 
-# Bytes by RDMA of this host's processes since the last call. Nothing of it moves if all has stayed with TCP.
+# Bytes by RDMA of this host's processes since the last call. Nothing of it moves if all has
+# stayed with TCP.
 by_rdma=0
 rdma_moves() {
 	local now
@@ -65,7 +74,8 @@ rdma_moves() {
 	((now > by_rdma)) || return 1
 	by_rdma=$now
 }
-on_rdma() { within 60 rdma_moves && within 60 rdma_moves || { logs; fail "nothing goes by RDMA $1"; }; }
+on_rdma() { within 60 rdma_moves && within 60 rdma_moves ||
+	{ logs; fail "nothing goes by RDMA $1"; }; }
 
 # stopped HOST NAME: for longer than a full ring is borne
 stopped() {
@@ -99,8 +109,10 @@ down_and_up() {
 	nap 1.5
 	data_up
 	flows "network down and up"
-	# If its network goes down under load, Soft-RoCE connects nobody any more, plain rping neither, until it is made again.
-	[[ $DEVICE == siw ]] || { both device_down rxe && both device_up rxe; } || fail "cannot make the device again"
+	# If its network goes down under load, Soft-RoCE connects nobody any more, plain rping
+	# neither, until it is made again.
+	[[ $DEVICE == siw ]] || { both device_down rxe && both device_up rxe; } ||
+		fail "cannot make the device again"
 }
 
 for ((round = 1; round <= ${VM_ARGS:-1}; round++)); do
@@ -111,9 +123,17 @@ for ((round = 1; round <= ${VM_ARGS:-1}; round++)); do
 	stream 4block block "$P4"
 	stream 6edge edge "$P6"
 	stream 4poll poll "$P4"
-	for n in "${names[@]}"; do within 60 grep -qs "receive cut over" "$TMP/log.$n" || { logs; fail "stream $n is not cut over"; }; done
+	for n in "${names[@]}"; do
+		within 60 grep -qs "receive cut over" "$TMP/log.$n" || { logs
+		fail "stream $n is not cut over"
+		}
+	done
 	flows "no fault"
-	for n in "${names[@]}"; do within 60 grep -qs "sends by a ring of" "$TMP/log.$n" || { logs; fail "the ring of stream $n does not grow"; }; done
+	for n in "${names[@]}"; do
+		within 60 grep -qs "sends by a ring of" "$TMP/log.$n" || { logs
+		fail "the ring of stream $n does not grow"
+		}
+	done
 	stopped "$PEER" srv6edge
 	stopped a cli4block
 	# Between QPs of one Soft-RoCE device there is no network.

@@ -1,5 +1,6 @@
-# A child that a server forked while it was on RDMA, and that lives on without touching anything, keeps nothing of RDMA: the device can be
-# deleted, and the server's queue pairs end when the server is killed.
+# A child that a server forked while it was on RDMA, and that lives on without touching anything,
+# keeps nothing of RDMA: the device can be deleted, and the server's queue pairs end when the
+# server is killed.
 # HOSTS: 1
 # DEVICE: rxe siw
 . "${TOP:?}/tests/vm/lib.sh"

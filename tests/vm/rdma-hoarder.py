@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""rdma-hoarder.py ADDR PORT: accepts a connection and echoes; at SIGUSR1 opens files until it may open no more, says "full", and goes on.
-After the end of the connection it lives on and does nothing.
-rdma-hoarder.py client ADDR PORT: sends it a byte ten times a second, for ever."""
+"""rdma-hoarder.py ADDR PORT: accepts a connection and echoes; at SIGUSR1 opens files until it
+may open no more, says "full", and goes on. After the end of the connection it lives on and
+does nothing. rdma-hoarder.py client ADDR PORT: sends it a byte ten times a second, for ever."""
 import os, signal, socket, sys, time
 
 if sys.argv[1] == "client":

@@ -1,7 +1,7 @@
-# The process that holds the discovery port is killed: while calls wait in its port, and while nobody does. Streams that are on
-# RDMA do not notice, calls that were under way are made again to whoever holds the port next, new connections are cut over. And who has no
-# descriptor left for a call, or no connection any more, leaves the port to others.
-# $VM_ARGS times, or once.
+# The process that holds the discovery port is killed: while calls wait in its port, and while
+# nobody does. Streams that are on RDMA do not notice, calls that were under way are made again to
+# whoever holds the port next, new connections are cut over. And who has no descriptor left for a
+# call, or no connection any more, leaves the port to others. $VM_ARGS times, or once.
 # HOSTS: 1 2
 # DEVICE: rxe
 # TIMEOUT: 600
@@ -24,15 +24,19 @@ gentle=(nice -n 15 env "${SHIM_ENV[@]}")
 declare -A port=()
 serve() {
 	new_port "port[$1]"
-	on "$PEER" start "srv$1" "${gentle[@]}" pattern listen -a "$P4" -p "$TMP/srv$1.bytes" -s 4000 -n 1000000000000 -d both -w "$2" "${port[$1]}"
+	on "$PEER" start "srv$1" "${gentle[@]}" pattern listen -a "$P4" -p "$TMP/srv$1.bytes" \
+		-s 4000 -n 1000000000000 -d both -w "$2" "${port[$1]}"
 	on "$PEER" wait_port "${port[$1]}" || fail "server $1 does not listen"
 }
 call() {
 	start "cli$1" "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.$1" \
-		pattern connect -p "$TMP/cli$1.bytes" -s 4000 -n 1000000000000 -d both -w poll "$P4" "${port[$1]}"
+		pattern connect -p "$TMP/cli$1.bytes" -s 4000 -n 1000000000000 -d both -w poll \
+		"$P4" "${port[$1]}"
 }
-logs() { local n; for n in "${!port[@]}"; do echo "--- $n"; tail -n 30 "$TMP/log.$n" 2>/dev/null; done; echo "--- servers"; on "$PEER" tail -n 60 "$TMP/shim.log"; }
-cut_over() { within 60 grep -qs "receive cut over" "$TMP/log.$1" || { logs; fail "stream $1 is not cut over $2"; }; }
+logs() { local n; for n in "${!port[@]}"; do echo "--- $n"; tail -n 30 "$TMP/log.$n" 2>/dev/null; \
+	done; echo "--- servers"; on "$PEER" tail -n 60 "$TMP/shim.log"; }
+cut_over() { within 60 grep -qs "receive cut over" "$TMP/log.$1" ||
+	{ logs; fail "stream $1 is not cut over $2"; }; }
 
 got_beyond() { local s g; read -r s g <<<"$(figures "$1" "$2")"; ((g >= $3)); }
 # What each end had sent arrives, both ways.
@@ -40,9 +44,11 @@ flows() {
 	local n s g
 	for n in "$@"; do
 		read -r s g <<<"$(figures a "cli$n")"
-		within 60 got_beyond "$PEER" "srv$n" $((s + 1)) || { logs; fail "client $n's bytes stand still"; }
+		within 60 got_beyond "$PEER" "srv$n" $((s + 1)) ||
+			{ logs; fail "client $n's bytes stand still"; }
 		read -r s g <<<"$(figures "$PEER" "srv$n")"
-		within 60 got_beyond a "cli$n" $((s + 1)) || { logs; fail "server $n's bytes stand still"; }
+		within 60 got_beyond a "cli$n" $((s + 1)) ||
+			{ logs; fail "server $n's bytes stand still"; }
 	done
 }
 
@@ -58,9 +64,11 @@ holder_is() { [[ $(holder) == "$(pid hoard)" ]]; }
 says() { [[ $(on "$PEER" output hoard) == *"$1"* ]]; }
 for how in idle full; do
 	new_port "port[hoard]"
-	on "$PEER" start hoard "${gentle[@]}" prlimit --nofile=64 python3 -S -E tests/vm/rdma-hoarder.py "$P4" "${port[hoard]}"
+	on "$PEER" start hoard "${gentle[@]}" prlimit --nofile=64 python3 \
+		-S -E tests/vm/rdma-hoarder.py "$P4" "${port[hoard]}"
 	on "$PEER" wait_port "${port[hoard]}" || fail "the hoarder does not listen"
-	start clihoard "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.hoard" python3 -S -E tests/vm/rdma-hoarder.py client "$P4" "${port[hoard]}"
+	start clihoard "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.hoard" python3 \
+		-S -E tests/vm/rdma-hoarder.py client "$P4" "${port[hoard]}"
 	within 60 holder_is || { logs; fail "the hoarder does not hold the port but $(holder)"; }
 	case $how in
 	idle) stop clihoard KILL ;;

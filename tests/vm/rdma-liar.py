@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""rdma-liar.py ADDR PORT: holds the discovery port of a host and lies. It hands each call on to the process that the call is for as no holder
-does: cut short, without a connection, with things that are none, with connections of its own, many of them; then hangs up, so that it
-is called again. When it has told all its lies it answers a call itself, without the key. Says what it tries, and of each lie with a connection
-of its own what came back: it must never be more than a refusal."""
+"""rdma-liar.py ADDR PORT: holds the discovery port of a host and lies. It hands each call on to
+the process that the call is for as no holder does: cut short, without a connection, with
+things that are none, with connections of its own, many of them; then hangs up, so that it is
+called again. When it has told all its lies it answers a call itself, without the key. Says
+what it tries, and of each lie with a connection of its own what came back: it must never be
+more than a refusal."""
 import array, os, socket, struct, sys
 
 addr, port = sys.argv[1], int(sys.argv[2])
@@ -74,14 +76,20 @@ def other(call, name, message, *fds):
 
 
 null = os.open("/dev/null", os.O_RDWR)
-udp, alone, un = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(), socket.socketpair()
+udp, alone, un = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(
+    ), socket.socketpair()
 lies = [
-    lambda c: other(c, "cut short", c[:159], alone.fileno()), lambda c: other(c, "nothing", b"", alone.fileno()),
-    lambda c: other(c, "no connection", c), lambda c: other(c, "a file", c, null), lambda c: other(c, "UDP", c, udp.fileno()),
-    lambda c: other(c, "not connected", c, alone.fileno()), lambda c: other(c, "AF_UNIX", c, un[0].fileno()),
-    lambda c: other(c, "four files", c, null, null, null, null), lambda c: other(c, "twenty files", c, *([null] * 20)),
+    lambda c: other(c, "cut short", c[:159], alone.fileno()), lambda c: other(c, "nothing", b"",
+        alone.fileno()),
+    lambda c: other(c, "no connection", c), lambda c: other(c, "a file", c, null),
+    lambda c: other(c, "UDP", c, udp.fileno()),
+    lambda c: other(c, "not connected", c, alone.fileno()), lambda c: other(c, "AF_UNIX", c,
+        un[0].fileno()),
+    lambda c: other(c, "four files", c, null, null, null, null), lambda c: other(c, "twenty files",
+        c, *([null] * 20)),
     lambda c: other(c, "another type", c[:14] + b"\3" + c[15:], alone.fileno()),
-    lambda c: other(c, "another connection's call", c[:42] + b"\1\1" + c[44:], alone.fileno()), mine, many,
+    lambda c: other(c, "another connection's call", c[:42] + b"\1\1" + c[44:], alone.fileno()),
+    mine, many,
 ]
 for lie in lies:
     while True:

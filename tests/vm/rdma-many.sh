@@ -1,5 +1,5 @@
-# A thousand connections between two processes, all by RDMA on one link: each byte is right, and no connection has more than 64 KiB
-# of memory registered, both its rings together.
+# A thousand connections between two processes, all by RDMA on one link: each byte is right, and
+# no connection has more than 64 KiB of memory registered, both its rings together.
 # HOSTS: 1
 # DEVICE: rxe siw
 # TIMEOUT: 600
@@ -17,7 +17,11 @@ log_level ${LEVEL:-2}"
 ulimit -n 8192
 
 # of the device's users: "connections links", both processes together
-now() { rdmastat --json dev | awk -F '[ ":,]+' '$2 == "connections" { c = $3 } $2 == "links" { l = $3 } END { print c + 0, l + 0 }'; }
+now() {
+	rdmastat --json dev |
+		awk -F '[ ":,]+' \
+		'$2 == "connections" { c = $3 } $2 == "links" { l = $3 } END { print c + 0, l + 0 }'
+}
 all_there() { [[ $(RDMASHIM_STAT_DIR=$TMP/stat now) == "$((2 * CONNS)) 2" ]]; }
 
 new_port port
@@ -30,13 +34,16 @@ rounds=0
 for ((i = 0; i < 60; i++)); do
 	echo "go 1" >&$commands
 	rounds=$((rounds + 1))
-	within 60 eval 'ended cli || (($(output cli | grep -c ^done) >= rounds))' && ! ended cli || fail "client: $(output cli)"
+	within 60 eval 'ended cli || (($(output cli | grep -c ^done) >= rounds))' && ! ended cli ||
+		fail "client: $(output cli)"
 	all_there && break
 	nap 1
 done
-all_there || { tail -n 40 "$TMP/shim.log"; fail "not $((2 * CONNS)) ends on one link at each process, but $(RDMASHIM_STAT_DIR=$TMP/stat now)"; }
+all_there || { tail -n 40 "$TMP/shim.log"; fail "not $((2 * CONNS)) ends on one link at each" \
+	"process, but $(RDMASHIM_STAT_DIR=$TMP/stat now)"; }
 echo "go 5" >&$commands
-within 60 eval 'ended cli || (($(output cli | grep -c ^done) > rounds))' && ! ended cli || fail "client: $(output cli)"
+within 60 eval 'ended cli || (($(output cli | grep -c ^done) > rounds))' && ! ended cli ||
+	fail "client: $(output cli)"
 for p in srv cli; do
 	pinned=$(awk '$1 == "VmPin:" { print $2 }' "/proc/$(pid_of $p)/status")
 	say "$p: $CONNS connections, $pinned KiB registered, $((pinned / CONNS)) each"

@@ -1,5 +1,6 @@
-# Checksummed streams in both directions while their RDMA device is deleted and made again: no byte lost or doubled, no hang,
-# and RDMA is used again afterwards; 3 times, or $VM_ARGS. Then while every stream is cut and rewound all the time.
+# Checksummed streams in both directions while their RDMA device is deleted and made again: no
+# byte lost or doubled, no hang, and RDMA is used again afterwards; 3 times, or $VM_ARGS. Then
+# while every stream is cut and rewound all the time.
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
@@ -16,16 +17,19 @@ log_level ${LEVEL:-3}"
 
 endless=1000000000000
 
-# transfer BYTES CALL POLICY FAULT: three connections, each with another way of waiting; FAULT is called while they run.
+# transfer BYTES CALL POLICY FAULT: three connections, each with another way of waiting; FAULT is
+# called while they run.
 transfer() {
 	local bytes=$1 fault=$4 port w
 	on "$PEER" policy "$rules" "$3"
 	policy "$rules" "$3"
 	for w in block poll edge; do
 		new_port port
-		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -p "$TMP/srv$port.bytes" -s "$2" -n "$bytes" -d both -w $w "$port"
+		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -p "$TMP/srv$port.bytes" \
+			-s "$2" -n "$bytes" -d both -w $w "$port"
 		on "$PEER" wait_port "$port" || fail "server does not listen"
-		start "cli$port" shim pattern connect -p "$TMP/cli$port.bytes" -s "$2" -n "$bytes" -d both -w $w "$P4" "$port"
+		start "cli$port" shim pattern connect -p "$TMP/cli$port.bytes" -s "$2" -n "$bytes" \
+			-d both -w $w "$P4" "$port"
 		names+=("$port")
 	done
 	$fault
@@ -37,7 +41,8 @@ transfer() {
 			(($? == 3)) || fail "server $port: $(on "$PEER" output "srv$port")"
 			continue
 		fi
-		await a "cli$port" || { tail -n 100 "$TMP"/shim.log; fail "client $port: $(output "cli$port")"; }
+		await a "cli$port" ||
+			{ tail -n 100 "$TMP"/shim.log; fail "client $port: $(output "cli$port")"; }
 		await "$PEER" "srv$port" || fail "server $port: $(on "$PEER" output "srv$port")"
 	done
 	names=()
@@ -50,9 +55,12 @@ more_ups() { [[ $(ups) -gt $1 ]]; }
 lose_device() {
 	local before=0 i
 	for ((i = 1; i <= cycles; i++)); do
-		within 90 more_ups "$before" || { tail -n 200 "$TMP"/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
+		within 90 more_ups "$before" ||
+			{ tail -n 200 "$TMP"/shim.log; fail "cycle $i: nothing goes by RDMA (any" \
+			"more)"; }
 		nap 0.2
-		device_down "$DEVICE" || { tail -n 200 "$TMP"/shim.log; fail "cannot delete the device"; }
+		device_down "$DEVICE" ||
+			{ tail -n 200 "$TMP"/shim.log; fail "cannot delete the device"; }
 		nap 0.2
 		before=$(ups)
 		device_up "$DEVICE" || fail "cannot make the device again"
@@ -62,13 +70,16 @@ lose_device() {
 names=()
 cycles=${VM_ARGS:-3}
 transfer $endless 4000 "" lose_device
-[[ $(grep -c "RDMA path is dead" "$TMP"/shim.log) -ge $cycles ]] || { tail -n 200 "$TMP"/shim.log; fail "the device was deleted $cycles times"; }
+[[ $(grep -c "RDMA path is dead" "$TMP"/shim.log) -ge $cycles ]] ||
+	{ tail -n 200 "$TMP"/shim.log; fail "the device was deleted $cycles times"; }
 before=$(grep -c "back on TCP" "$TMP"/shim.log)
-# How long a link takes is the machine's business, so there is more to transfer each time until one has seen it for long enough.
+# How long a link takes is the machine's business, so there is more to transfer each time until
+# one has seen it for long enough.
 for bytes in 10000000 40000000 160000000 640000000; do
 	transfer $bytes 4000 "force_cut_every 20ms" true
 	after=$(grep -c "back on TCP" "$TMP"/shim.log)
 	((after > before + 20)) && break
 done
-((after > before + 20)) || { tail -n 200 "$TMP"/shim.log; fail "hardly rewound: $before, then $after"; }
+((after > before + 20)) || { tail -n 200 "$TMP"/shim.log; fail "hardly rewound: $before, then" \
+	"$after"; }
 say "$after rewinds"

@@ -1,6 +1,8 @@
-# The snippets (tests/snippets) on RDMA: both ends in one process, or in one and its child, connected by the data address of one guest over a device
-# that loops back. What they print on the kernel alone is right; cut over at once they must print the same. VM_ARGS: other
-# programs (or PROGRAM/SNIPPET), and the mode forced, cut and rewound again and again, which in a slow guest is hardly ever on the path.
+# The snippets (tests/snippets) on RDMA: both ends in one process, or in one and its child,
+# connected by the data address of one guest over a device that loops back. What they print on the
+# kernel alone is right; cut over at once they must print the same. VM_ARGS: other programs (or
+# PROGRAM/SNIPPET), and the mode forced, cut and rewound again and again, which in a slow guest is
+# hardly ever on the path.
 # HOSTS: 1
 # DEVICE: rxe
 # TIMEOUT: 1500
@@ -20,7 +22,8 @@ for w in $what; do
 	p=${w%%/*}
 	[[ -v names[$p] ]] || progs+=("$p") names[$p]=
 	if [[ $w == "$p" ]]; then
-		names[$p]+=" $("$VMDIR/bin/snippets/$p" list | sed 's/:.*//' | grep -vxE "$not" | tr '\n' ' ')"
+		names[$p]+=" $("$VMDIR/bin/snippets/$p" list | sed 's/:.*//' | grep -vxE "$not" |
+			tr '\n' ' ')"
 	else
 		names[$p]+=" ${w#*/}"
 	fi
@@ -38,16 +41,20 @@ log_level ${LEVEL:-0}"	# each line opens the log's file for a moment, at a numbe
 OUT=$RUN/log/$NAME
 mkdir -p "$OUT"
 
-# all MODE: the output of each program to $OUT/MODE.PROGRAM, complaints to .err, the library's log to .shim.
+# all MODE: the output of each program to $OUT/MODE.PROGRAM, complaints to .err, the library's log
+# to .shim.
 all() {
 	local mode=$1 p env ms=30000
 	# One that is cut and rewound all the time may never be seen on the path in both directions.
 	[[ $mode == forced ]] && ms=500
 	for p in "${progs[@]}"; do
 		env=()
-		[[ $mode == bare ]] || env=("${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/$mode" RDMASHIM_LOG_FILE="$OUT/$mode.$p.shim" SNIP_WAIT_CUT=1 SNIP_CUT_MS="$ms")
+		[[ $mode == bare ]] ||
+			env=("${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/$mode" \
+			RDMASHIM_LOG_FILE="$OUT/$mode.$p.shim" SNIP_WAIT_CUT=1 SNIP_CUT_MS="$ms")
 		# shellcheck disable=SC2086
-		env "${env[@]}" "$VMDIR/bin/snippets/$p" ${names[$p]} >"$OUT/$mode.$p" 2>"$OUT/$mode.$p.err"
+		env "${env[@]}" "$VMDIR/bin/snippets/$p" ${names[$p]} >"$OUT/$mode.$p" \
+			2>"$OUT/$mode.$p.err"
 	done
 }
 
@@ -64,5 +71,6 @@ for mode in $modes; do
 done
 wait
 grep -H "not on a fast path" "$OUT"/cut.*.err && stayed=1
-python3 -S -E tests/snippets/compare.py "$OUT" tests/vm/rdma-snippets.txt 1 "${progs[*]}" "$modes" || fail "see above"
+python3 -S -E tests/snippets/compare.py "$OUT" tests/vm/rdma-snippets.txt 1 "${progs[*]}" \
+	"$modes" || fail "see above"
 [[ -z ${stayed-} ]] || fail "some stayed on TCP"

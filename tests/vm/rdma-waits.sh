@@ -1,5 +1,5 @@
-# Who sleeps in recv, poll or epoll_wait for what comes by RDMA is woken by the device itself: while messages go to and fro, the library's
-# background thread sleeps at both ends.
+# Who sleeps in recv, poll or epoll_wait for what comes by RDMA is woken by the device itself:
+# while messages go to and fro, the library's background thread sleeps at both ends.
 # HOSTS: 1
 # DEVICE: rxe siw
 # TIMEOUT: 300
@@ -18,7 +18,8 @@ log_level ${LEVEL:-3}"
 naps() {
 	local t
 	for t in /proc/"$(pid_of "$1")"/task/*; do
-		[[ $(<"$t/comm") == rdmashim ]] && awk '$1 == "voluntary_ctxt_switches:" { print $2 }' "$t/status"
+		[[ $(<"$t/comm") == rdmashim ]] &&
+			awk '$1 == "voluntary_ctxt_switches:" { print $2 }' "$t/status"
 	done
 }
 rounds() { output cli | grep -c ^done; }
@@ -26,7 +27,8 @@ go() {
 	local before
 	before=$(rounds)
 	echo "go $1" >&$commands
-	within 60 eval 'ended cli || (($(rounds) > before))' && ! ended cli || fail "$how: client: $(output cli)"
+	within 60 eval 'ended cli || (($(rounds) > before))' && ! ended cli ||
+		fail "$how: client: $(output cli)"
 }
 # shellcheck disable=SC2002  # a file that is not there yet has none
 cut_over() { (($(cat "$TMP/shim.log" 2>/dev/null | grep -c "cut over") >= 4)); }
@@ -51,7 +53,8 @@ for how in threads poll epoll; do
 	[[ -n $s && -n $c ]] || fail "$how: no background thread? the test tests nothing"
 	go "$ROUNDS"
 	s=$(($(naps srv) - s)) c=$(($(naps cli) - c))
-	say "$how: in $ROUNDS round trips the background threads woke $s times (server) and $c times (client)"
+	say "$how: in $ROUNDS round trips the background threads woke $s times (server) and $c" \
+		"times (client)"
 	((s < ROUNDS / 4 && c < ROUNDS / 4)) || fail "$how: woken by the background thread"
 	echo quit >&$commands
 	finish cli 30 || fail "$how: client: $(output cli)"

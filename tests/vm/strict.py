@@ -1,6 +1,7 @@
 # serve ADDR PORT: sends back what comes.
-# ask ADDR PORT DIR [late]: small messages until DIR/go is there, then large ones, on that connection or on one that is made then, each compared; makes DIR/small
-# after the first, and DIR/done of DIR/go at the end. All memory that this takes is there before the first one.
+# ask ADDR PORT DIR [late]: small messages until DIR/go is there, then large ones, on that
+# connection or on one that is made then, each compared; makes DIR/small after the first, and
+# DIR/done of DIR/go at the end. All memory that this takes is there before the first one.
 import os
 import select
 import socket
@@ -25,7 +26,8 @@ def serve(address):
 
 
 def ask(address, where, late):
-    go, out, back = where + "/go", memoryview(bytearray(os.urandom(LARGE))), memoryview(bytearray(LARGE))
+    go, out, back = where + "/go", memoryview(bytearray(os.urandom(LARGE))), memoryview(
+        bytearray(LARGE))
     stream = socket.create_connection(address)
 
     def once(n):

@@ -1,6 +1,7 @@
 /*
- * tsc.c - prints how many kHz this processor's time stamp counter has. An emulated processor passes the counter on, and
- * the guest's own attempt to measure it is off by any factor on a machine that has other work.
+ * tsc.c - prints how many kHz this processor's time stamp counter has. An emulated processor
+ * passes the counter on, and the guest's own attempt to measure it is off by any factor on a
+ * machine that has other work.
  */
 #include <stdint.h>
 #include <stdio.h>

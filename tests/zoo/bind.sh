@@ -13,7 +13,8 @@ zone() {
 		@ IN NS ns.zoo.
 		ns IN A 127.0.0.1
 	END
-	awk -v n="$2" 'BEGIN { for (i = 0; i < n; i++) print "h" i " IN TXT \"" i * 7919 " of many\"" }'
+	awk -v n="$2" \
+		'BEGIN { for (i = 0; i < n; i++) print "h" i " IN TXT \"" i * 7919 " of many\"" }'
 }
 
 # config NAME PORT ZONE-STATEMENT
@@ -36,7 +37,8 @@ ask() { client dig +tcp +noall +answer +time=20 +tries=1 -p "$@"; }
 # Dig's own -f asks one name after the other on one connection.
 names() { awk 'BEGIN { for (i = 0; i < 3000; i++) print "h" i * 61 ".zoo TXT" }' >"$TMP/names"; }
 serial() {
-	[[ $(dig +tcp +short +time=5 +tries=1 -p "$1" @127.0.0.1 zoo SOA 2>&1 | cut -d' ' -f3) == "$2" ]]
+	[[ $(dig +tcp +short +time=5 +tries=1 -p "$1" @127.0.0.1 zoo SOA 2>&1 |
+		cut -d' ' -f3) == "$2" ]]
 }
 
 job() {
@@ -61,7 +63,8 @@ job() {
 	{
 		ask "$primary" @127.0.0.1 zoo AXFR | sha256sum
 		ask "$secondary" @127.0.0.1 zoo AXFR | sort | sha256sum
-		client dig +tcp +keepopen +noall +answer -p "$primary" @127.0.0.1 -f "$TMP/names" | sha256sum
+		client dig +tcp +keepopen +noall +answer -p "$primary" @127.0.0.1 -f "$TMP/names" |
+			sha256sum
 	} >>"$OUT"
 	zone 2 200100 >"$TMP/one/zoo.db"	# its journal is made, and the secondary told
 	kill -HUP "$first"

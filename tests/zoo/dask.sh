@@ -24,7 +24,8 @@ job() {
 		fail "client, status $?: $(tail -n 5 "$TMP/client.log")"
 	finish "$SRV" 20 || fail "the scheduler ended with $?: $(tail -n 5 "$TMP/server.log")"
 	for w in "${workers[@]}"; do
-		finish "$w" 20 || fail "a worker ended with $?: $(tail -n 5 "$TMP/one.log" "$TMP/two.log")"
+		finish "$w" 20 ||
+			fail "a worker ended with $?: $(tail -n 5 "$TMP/one.log" "$TMP/two.log")"
 	done
 }
 zoo job "${version%+*}" "scheduler, two workers that exchange blocks, client"

@@ -97,7 +97,8 @@ many_mails() {
 	chown -R daemon "$1"
 }
 mails() {
-	find "$TMP/$1" -path '*/cur/*' -type f -exec sha256sum {} + | cut -d' ' -f1 | sort | sha256sum
+	find "$TMP/$1" -path '*/cur/*' -type f -exec sha256sum {} + | cut -d' ' -f1 | sort |
+		sha256sum
 }
 
 job() {

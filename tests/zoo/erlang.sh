@@ -21,9 +21,11 @@ job() {
 	wait_port "$ERL_EPMD_PORT"
 	# shellcheck disable=SC2046
 	server $(node one) -s distribution server
-	within 15 registered || fail "the first node does not come up: $(tail -n 3 "$TMP/server.log")"
+	within 15 registered ||
+		fail "the first node does not come up: $(tail -n 3 "$TMP/server.log")"
 	# shellcheck disable=SC2046
-	client timeout 60 $(node two) -s distribution client one@127.0.0.1 >>"$OUT" 2>"$TMP/client.log" ||
+	client timeout 60 $(node two) -s distribution client one@127.0.0.1 >>"$OUT" \
+		2>"$TMP/client.log" ||
 		fail "client, status $?: $(tail -n 5 "$OUT" "$TMP/client.log")"
 	grep -q '^parallel' "$OUT" || fail "the client has not come to its end: $(cat "$OUT")"
 	finish "$SRV" 15 || fail "server: $(tail -n 3 "$TMP/server.log")"

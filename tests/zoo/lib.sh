@@ -30,7 +30,8 @@ zoo_policy() {
 # path. Both ends count.
 expect_upgraded() {
 	collect
-	say "$CONNS ends of connections, $FAST of $((TX_ALL + RX_ALL)) bytes on a fast path, $CUTS cuts," \
+	say "$CONNS ends of connections, $FAST of $((TX_ALL + RX_ALL)) bytes on a fast path," \
+		"$CUTS cuts," \
 		"$REWINDS rewinds, on TCP because: $REASONS"
 	((CONNS > 0)) || fail "the library saw no connection"
 	[[ -z $BALANCED ]] || ((TX_FAST == RX_FAST)) ||
@@ -58,7 +59,8 @@ zoo() {
 		"$1"
 		same_as_bare
 		[[ $MODE == bare ]] || expect_upgraded
-		say "done in $(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
+		say "done in" \
+			"$(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
 	done
 }
 
@@ -74,8 +76,8 @@ stop() {
 	((rc < 128 || rc == 143)) || fail "process $1 ended with status $rc"
 }
 
-# web URL FILE UP GOT: what a web server gives of a range, for many small files, for none and for many
-# at once; and FILE is put as UP, which is GOT then. get() is the test's.
+# web URL FILE UP GOT: what a web server gives of a range, for many small files, for none and for
+# many at once; and FILE is put as UP, which is GOT then. get() is the test's.
 web() {
 	get -r 1000000-30000000 "$1/32m" | sha256sum
 	get "$1/1k?[1-300]" | sha256sum

@@ -59,8 +59,8 @@ static void crossing(uint8_t *out, uint8_t *in)
 	fill(out, (size_t)n, 99u + (unsigned)me);
 	for (int peer = 0; peer < all; peer++)
 		for (int i = 0; peer != me && i < count; i++) {
-			MPI_Irecv(in + (peer * count + count - 1 - i) * n, n, MPI_BYTE, peer, 100 + i,
-				  MPI_COMM_WORLD, &r[used++]);
+			MPI_Irecv(in + (peer * count + count - 1 - i) * n, n, MPI_BYTE, peer,
+				  100 + i, MPI_COMM_WORLD, &r[used++]);
 			MPI_Isend(out, n, MPI_BYTE, peer, 100 + count - 1 - i, MPI_COMM_WORLD,
 				  &r[used++]);
 		}

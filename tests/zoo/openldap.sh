@@ -60,7 +60,8 @@ as_root() {
 	client timeout 30 "$tool" -H "ldap://127.0.0.1:$port" -x -D cn=root,dc=zoo -w secret "$@"
 }
 all() {
-	as_root ldapsearch "$1" -LLL -o ldif-wrap=no -b dc=zoo '(objectClass=*)' '*' | sort | sha256sum
+	as_root ldapsearch "$1" -LLL -o ldif-wrap=no -b dc=zoo '(objectClass=*)' '*' | sort |
+		sha256sum
 }
 csn() { ldapsearch -H "ldap://127.0.0.1:$1" -x -LLL -s base -b dc=zoo contextCSN 2>/dev/null; }
 caught_up() { [[ $(csn "$2") == "$(csn "$1")" ]]; }
@@ -81,7 +82,8 @@ job() {
 	SRV=$PID
 	wait_port "$two"
 	for i in 1 2 3 4; do	# they read what is not being changed
-		as_root ldapsearch "$one" -LLL -b dc=zoo '(uid=u*1)' cn description >"$TMP/read.$i" 2>&1 &
+		as_root ldapsearch "$one" -LLL -b dc=zoo '(uid=u*1)' cn description \
+			>"$TMP/read.$i" 2>&1 &
 		readers+=($!)
 	done
 	as_root ldapmodify "$one" -f "$TMP/changes" >"$TMP/modify.log" 2>&1 ||

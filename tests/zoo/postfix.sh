@@ -92,8 +92,11 @@ job() {
 		>>"$OUT" 2>"$TMP/sender.log" ||
 		fail "sender, status $?: $(tail -n 3 "$TMP/sender.log" "$TMP/queue/maillog")"
 	within 40 arrived ||
-		fail "$(find "$TMP/got" -type f | wc -l) of 204 mails: $(tail -n 5 "$TMP/queue/maillog")"
-	for f in "$TMP"/got/*; do awk 'body; /^\r?$/ { body = 1 }' "$f" | sha256sum; done | sort >>"$OUT"
+		fail "$(find "$TMP/got" -type f |
+		wc -l) of 204 mails: $(tail -n 5 "$TMP/queue/maillog")"
+	for f in "$TMP"/got/*; do
+		awk 'body; /^\r?$/ { body = 1 }' "$f" | sha256sum
+	done | sort >>"$OUT"
 	stop "$SRV"
 	stop "$sink"
 	grep -hE 'fatal|panic|killed by signal' "$TMP/queue/maillog" && fail "Postfix says so"

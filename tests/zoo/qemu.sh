@@ -9,7 +9,8 @@ make_file "$TMP/disk" 60000256
 make_file "$TMP/data" 100000000
 # A boot sector: counts in the words from 8000h to f000h for ever. cli; xor ax,ax; mov ds,ax;
 # again: mov di,8000h; next: inc word [di]; add di,2; cmp di,f000h; jb next; jmp again
-printf '\xfa\x31\xc0\x8e\xd8\xbf\x00\x80\xff\x05\x83\xc7\x02\x81\xff\x00\xf0\x72\xf5\xeb\xf0' >"$TMP/boot"
+printf '\xfa\x31\xc0\x8e\xd8\xbf\x00\x80\xff\x05\x83\xc7\x02\x81\xff\x00\xf0\x72\xf5\xeb\xf0' \
+	>"$TMP/boot"
 truncate -s 510 "$TMP/boot"
 printf '\x55\xaa' >>"$TMP/boot"
 truncate -s 65536 "$TMP/boot"
@@ -18,7 +19,8 @@ truncate -s 65536 "$TMP/boot"
 guest() {
 	local name=$1 role=$2 port=$3
 	shift 3
-	start "$role" "$TMP/$name.log" qemu-system-x86_64 -accel tcg -m 256 -nodefaults -display none \
+	start "$role" "$TMP/$name.log" qemu-system-x86_64 -accel tcg -m 256 -nodefaults -display \
+		none \
 		-drive file="$TMP/boot",format=raw,if=ide,readonly=off,snapshot=on -boot c \
 		-qmp "tcp:127.0.0.1:$port,server=on,wait=off" "$@"
 	wait_port "$port"
@@ -33,7 +35,8 @@ move() {
 	guest target client "$to" -incoming defer
 	client timeout 60 /usr/bin/python3 "$TOP/tests/zoo/migrate.py" "$from" "$to" "$TMP" "$@" \
 		>>"$OUT" 2>"$TMP/migrate.log" ||
-		fail "migration $*: $(tail -n 3 "$TMP/migrate.log" "$TMP/source.log" "$TMP/target.log")"
+		fail "migration $*:" \
+		"$(tail -n 3 "$TMP/migrate.log" "$TMP/source.log" "$TMP/target.log")"
 	finish "$first" 15 || fail "the source ended with $?: $(cat "$TMP/source.log")"
 	finish "$PID" 15 || fail "the target ended with $?: $(cat "$TMP/target.log")"
 }

@@ -42,7 +42,8 @@ setup() {
 		guest ok = yes
 	END
 	for d in root daemon; do
-		printf 'secret\nsecret\n' | smbpasswd -c "$TMP/smb.conf" -s -a $d >"$TMP/smbpasswd.log" 2>&1 ||
+		printf 'secret\nsecret\n' |
+			smbpasswd -c "$TMP/smb.conf" -s -a $d >"$TMP/smbpasswd.log" 2>&1 ||
 			fail "smbpasswd: $(cat "$TMP/smbpasswd.log")"
 	done
 }
@@ -67,7 +68,8 @@ job() {
 	{
 		# As root smbd's child keeps its user. One that became another user before the
 		# connection has earned stays on TCP (docs/limits.md).
-		for how in "-U guest%any" "-U root%secret" "-U root%secret --client-protection=encrypt" \
+		for how in "-U guest%any" "-U root%secret" \
+			"-U root%secret --client-protection=encrypt" \
 			"-U daemon%secret --client-protection=sign"; do
 			echo "$how"
 			# shellcheck disable=SC2086

@@ -43,7 +43,8 @@ job() {
 	start server "$TMP/nginx.log" nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
 	origin=$PID
 	wait_port "$behind"
-	server varnishd -j none -F -n "$TMP/v" -a "127.0.0.1:$port" -f "$TMP/zoo.vcl" -s default,128m
+	server varnishd -j none -F -n "$TMP/v" -a "127.0.0.1:$port" -f "$TMP/zoo.vcl" \
+		-s default,128m
 	wait_port "$port" 30
 	u=http://127.0.0.1:$port
 	{

@@ -9,11 +9,15 @@ export HOME=$TMP
 job() {
 	local n logo blank
 	n=$((100 + RANDOM % 800))
-	while [[ -n $(ss -Htan "sport = :$((6000 + n))") || -e /tmp/.X$n-lock ]]; do n=$((n + 1)); done
-	server Xvfb ":$n" -listen tcp -nolisten unix -nolisten local -ac -screen 0 1600x1200x24 -noreset
+	while [[ -n $(ss -Htan "sport = :$((6000 + n))") || -e /tmp/.X$n-lock ]]; do
+		n=$((n + 1))
+	done
+	server Xvfb ":$n" -listen tcp -nolisten unix -nolisten local -ac -screen 0 1600x1200x24 \
+		-noreset
 	wait_port $((6000 + n)) 20
 	export DISPLAY=127.0.0.1:$n
-	client timeout 20 xdpyinfo -ext all 2>/dev/null | grep -v '^name of display' | sha256sum >>"$OUT"
+	client timeout 20 xdpyinfo -ext all 2>/dev/null | grep -v '^name of display' |
+		sha256sum >>"$OUT"
 	blank=$(screen)
 	start client "$TMP/xlogo.log" xlogo -geometry 800x600+100+50
 	logo=$PID
@@ -22,7 +26,8 @@ job() {
 		for _ in 1 2 3 4 5; do client timeout 20 xwd -root -silent | pixels; done
 		client timeout 20 xwd -root -silent -xy | pixels
 	} >>"$OUT" 2>&1
-	client timeout 40 x11perf -repeat 1 -reps 60 -putimage500 -getimage500 -noop -pointer -prop \
+	client timeout 40 x11perf -repeat 1 -reps 60 -putimage500 -getimage500 -noop -pointer \
+		-prop \
 		-rect100 >"$TMP/x11perf.log" 2>&1 ||
 		fail "x11perf: $(tail -n 5 "$TMP/x11perf.log")"
 	client timeout 20 xwd -root -silent | pixels >>"$OUT"
@@ -33,7 +38,8 @@ job() {
 # Without the header: its colours have a byte that xwd writes as it finds it in its memory.
 pixels() { tail -c +4000 | sha256sum; }
 screen() { xwd -root -silent 2>/dev/null | pixels; }
-# The picture is whole: bare, when it has not changed for ten looks; else when it is as it was there.
+# The picture is whole: bare, when it has not changed for ten looks; else when it is as it was
+# there.
 drawn() {
 	local now i
 	now=$(screen)

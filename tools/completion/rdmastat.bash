@@ -1,7 +1,9 @@
-# Completion for rdmastat and rdmarun in bash. What there is to complete is asked from the programs themselves.
+# Completion for rdmastat and rdmarun in bash. What there is to complete is asked from the
+# programs themselves.
 
 _rdmastat_options() {
-	"$1" "${@:2}" --help 2>/dev/null | sed -n 's/^ *-[a-zA-Z], \(--[a-z-]*\).*/\1/p; t; s/^ *\(--[a-z-]*\).*/\1/p'
+	"$1" "${@:2}" --help 2>/dev/null |
+		sed -n 's/^ *-[a-zA-Z], \(--[a-z-]*\).*/\1/p; t; s/^ *\(--[a-z-]*\).*/\1/p'
 }
 
 # The processes under the library; or, behind PID and a colon, its connections' descriptors.
@@ -9,7 +11,8 @@ _rdmastat_pids() {
 	rdmastat -o pid 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) *$/\1/p'
 }
 _rdmastat_fds() {
-	[[ $1 =~ ^[0-9]+$ ]] && rdmastat conn -o fd pid = "$1" 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) *$/\1/p'
+	[[ $1 =~ ^[0-9]+$ ]] && rdmastat conn -o fd pid = "$1" 2>/dev/null |
+		sed -n 's/^ *\([0-9][0-9]*\) *$/\1/p'
 }
 
 _rdmastat() {
@@ -29,7 +32,10 @@ _rdmastat() {
 		mapfile -t COMPREPLY < <(compgen -P "$before" -W "$w" -- "${cur##*,}")
 		return ;;
 	-s | --sort)
-		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat "${cmd:-overview}" -o help 2>/dev/null | cut -d' ' -f1)" -- "$cur")
+		mapfile -t COMPREPLY < \
+			<(compgen \
+			-W "$(rdmastat "${cmd:-overview}" -o help 2>/dev/null | cut -d' ' -f1)" -- \
+			"$cur")
 		return ;;
 	-p | --pid)
 		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur")
@@ -45,18 +51,22 @@ _rdmastat() {
 		return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_options rdmastat ${cmd:+"$cmd"})" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_options rdmastat ${cmd:+"$cmd"})" \
+			-- "$cur")
 		return
 	fi
 	case $cmd in
 	'') mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	conn | top) mapfile -t COMPREPLY < <(compgen -W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds state established and or not tcp shm rdma client server" -- "$cur") ;;
+	conn | top) mapfile -t COMPREPLY < \
+		<(compgen \
+		-W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds state established and or not tcp shm rdma client server" -- "$cur") ;;
 	stacks) mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur") ;;
 	why)	# a colon is a word of its own here
 		if [[ $prev == : || $cur == : ]]; then
 			w=$((COMP_CWORD - 1))
 			if [[ $cur == : ]]; then cur=''; else ((w--)); fi
-			mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_fds "${COMP_WORDS[w]}")" -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_fds "${COMP_WORDS[w]}")" \
+				-- "$cur")
 			return
 		fi
 		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur") ;;
@@ -64,8 +74,11 @@ _rdmastat() {
 	record | report) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	policy)
 		case $prev in
-		policy) mapfile -t COMPREPLY < <(compgen -W "check explain show keys set unset import" -- "$cur") ;;
-		set | unset) mapfile -t COMPREPLY < <(compgen -W "mode key_file rdma_networks rdma_via discovery_dir peer_users $(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
+		policy) mapfile -t COMPREPLY < \
+			<(compgen -W "check explain show keys set unset import" -- "$cur") ;;
+		set | unset) mapfile -t COMPREPLY < \
+			<(compgen \
+			-W "mode key_file rdma_networks rdma_via discovery_dir peer_users $(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
 		mode) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$cur") ;;
 		check | import) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		esac ;;

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# lib.sh - sourced by check.sh and bench.sh, which need real GPUs. B: the build directory; SHIM the library.
+# lib.sh - sourced by check.sh and bench.sh, which need real GPUs. B: the build directory; SHIM
+# the library.
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 B=${B:-build}
@@ -11,16 +12,19 @@ if ((GPUS == 0)); then
 	echo "no GPU here"
 	exit 77
 fi
-# With its libraries, where make gpu-run has put them. On a copy: it sweeps up after those that have ended.
+# With its libraries, where make gpu-run has put them. On a copy: it sweeps up after those that
+# have ended.
 rdmastat() {
 	rm -rf "$TMP/copy"
 	cp -a "$TMP/stat" "$TMP/copy"
-	LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_STAT_DIR=$TMP/copy "$B/rdmastat" "$@" 2>/dev/null
+	LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_STAT_DIR=$TMP/copy \
+		"$B/rdmastat" "$@" 2>/dev/null
 }
 FAILED=0
 fail() { echo "FAILED: $*"; FAILED=1; }
 
-# under LANE CMD...: with the GPU path off, eager or deferred, or bare; blind: deferred, and kernels see no host buffers.
+# under LANE CMD...: with the GPU path off, eager or deferred, or bare; blind: deferred, and
+# kernels see no host buffers.
 under() {
 	local lane=$1 alias=any
 	shift
@@ -31,14 +35,20 @@ under() {
 	fi
 	rm -rf "$TMP/stat" "$TMP/log"
 	mkdir -m 700 "$TMP/stat"
-	printf '%s\n' "device $lane" "alias $alias" "log_level ${LEVEL:-3}" "overflow 1s" "device_shared_min ${SHARED_MIN-0}" ${MORE+"$MORE"} >"$TMP/conf"
-	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
+	printf '%s\n' "device $lane" "alias $alias" "log_level ${LEVEL:-3}" "overflow 1s" \
+		"device_shared_min ${SHARED_MIN-0}" ${MORE+"$MORE"} >"$TMP/conf"
+	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" \
+		RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
 }
 
 # deferred: copies and receives that were put off in the last run, all processes together.
-deferred() { sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/log" | awk '{ n += $1 } END { print n + 0 }'; }
+deferred() {
+	sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/log" |
+		awk '{ n += $1 } END { print n + 0 }'
+}
 
-# taken: bytes that came from device memory, and bytes of copies to the device that did not come from the host.
+# taken: bytes that came from device memory, and bytes of copies to the device that did not come
+# from the host.
 taken() {
 	rdmastat --json --all | python3 -c 'import json, sys
 c = json.load(sys.stdin)["total"]["counters"]

@@ -35,7 +35,8 @@ static const char *const sections[][6] = {
 
 static const char *const files[] = {
 	"/etc/os-release", "/proc/version", "/proc/meminfo", "/proc/self/limits",
-	"/proc/self/cgroup", "/proc/sys/kernel/yama/ptrace_scope", "/proc/sys/net/ipv4/tcp_timestamps",
+	"/proc/self/cgroup", "/proc/sys/kernel/yama/ptrace_scope",
+		"/proc/sys/net/ipv4/tcp_timestamps",
 	"/proc/sys/net/core/rmem_max", "/proc/sys/net/core/wmem_max",
 };
 
@@ -135,7 +136,8 @@ int cmd_bundle(const struct request *r)
 	if (!out.to || uname(&u) || hide_start(u.nodename))
 		return EXIT_FAILED;
 	setenv("NO_COLOR", "1", 1);
-	fprintf(out.to, "rdmastat bundle: no payload, no keys, addresses and hosts %s; names of programs, "
+	fprintf(out.to,
+		"rdmastat bundle: no payload, no keys, addresses and hosts %s; names of programs, "
 		"files and users as they are: read it before you pass it on\n",
 		out.keep ? "as they are" : "as numbers");
 	fprintf(out.to, "\n==== system\n%s %s %s\n", u.sysname, u.release, u.machine);
@@ -143,7 +145,8 @@ int cmd_bundle(const struct request *r)
 		put_file(files[i]);
 	for (i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
 		if (r->output)
-			fprintf(stderr, "\r%zu of %zu", i + 1, sizeof(sections) / sizeof(sections[0]));
+			fprintf(stderr, "\r%zu of %zu", i + 1,
+				sizeof(sections) / sizeof(sections[0]));
 		put_command(sections[i]);
 	}
 	rc = fflush(out.to) || ferror(out.to) ? EXIT_FAILED : EXIT_OK;

@@ -1,5 +1,6 @@
 /*
- * rdmastat_draw.c - the screen of `rdmastat top`. Every line is cut at the screen's width; with few lines the table goes first.
+ * rdmastat_draw.c - the screen of `rdmastat top`. Every line is cut at the screen's width; with
+ * few lines the table goes first.
  */
 #include <curses.h>
 #include <stdarg.h>
@@ -122,8 +123,10 @@ static void head(const struct screen *s)
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(s->rate[i], r[i], sizeof(r[i]));
 	if (COLS < NARROW) {
-		line(A_BOLD, "%s%zu proc %zu conn", s->paused ? "PAUSED " : "", s->procs, s->total.live);
-		line(look_of(s, hit), "%s/s, hit %s", rate_text(all(s->rate), r[0], sizeof(r[0])), percent(hit, h, sizeof(h)));
+		line(A_BOLD, "%s%zu proc %zu conn", s->paused ? "PAUSED " : "", s->procs,
+		     s->total.live);
+		line(look_of(s, hit), "%s/s, hit %s", rate_text(all(s->rate), r[0], sizeof(r[0])),
+		     percent(hit, h, sizeof(h)));
 		sparkline(s);
 		if (top_reasons(&s->total, top))
 			line(A_NORMAL, "tcp: %s", reason_name(top[0]));
@@ -131,12 +134,14 @@ static void head(const struct screen *s)
 	}
 	if (s->paused)
 		snprintf(pause, sizeof(pause), "  PAUSED");
-	line(A_BOLD, "rdmashim: %zu process%s, %zu connection%s, every %u s%s", s->procs, s->procs == 1 ? "" : "es", s->total.live, plural(s->total.live), s->every, pause);
-	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP], r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
+	line(A_BOLD, "rdmashim: %zu process%s, %zu connection%s, every %u s%s", s->procs,
+	     s->procs == 1 ? "" : "es", s->total.live, plural(s->total.live), s->every, pause);
+	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP],
+	     r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
 	sparkline(s);
 	if (top_reasons(&s->total, top))
-		line(A_NORMAL, "on TCP: %s (%s) -> %s", reason_name(top[0]), why(&s->total, top[0], h, sizeof(h)),
-		     remedy_text(top[0]));
+		line(A_NORMAL, "on TCP: %s (%s) -> %s", reason_name(top[0]),
+		     why(&s->total, top[0], h, sizeof(h)), remedy_text(top[0]));
 	else
 		line(A_NORMAL, "on TCP: nothing");
 }
@@ -170,16 +175,19 @@ static int by_sort(const void *a, const void *b)
 	}
 	d = (v < w) - (v > w);
 	if (!d)
-		d = x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->fd > y->fd) - (x->fd < y->fd);
+		d = x->pid != y->pid ? (x->pid < y->pid ? -1 : 1)
+				     : (x->fd > y->fd) - (x->fd < y->fd);
 	return sorting->reverse ? -d : d;
 }
 
 /*
- * Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. No figure
- * is ever cut, as half of one is a wrong one: the bytes are left out where they do not fit, and all but the rate where that does not help.
+ * Columns of the connections: as wide as what is in them, so that the reason has room; IPv6
+ * peers are cut on narrow screens. No figure is ever cut, as half of one is a wrong one: the
+ * bytes are left out where they do not fit, and all but the rate where that does not help.
  */
 struct widths {
-	int id, name, peer, what;	/* what: with the blank behind it; 0: there is none, or no room */
+	int id, name, peer, what;	/* what: with the blank behind it; 0: there is none, or
+					 * no room */
 	bool bytes, narrow;
 };
 
@@ -192,17 +200,20 @@ static void process_row(const struct screen *s, const struct top_row *r, const s
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(r->rate[i], a[i], sizeof(a[i]));
 	if (r->ended)
-		snprintf(who, sizeof(who), "%llu ended", (unsigned long long)(r->ended->n + r->ended->n_left));
+		snprintf(who, sizeof(who), "%llu ended",
+			 (unsigned long long)(r->ended->n + r->ended->n_left));
 	else
 		snprintf(who, sizeof(who), "%u", r->pid);
 	if (w->what)
 		snprintf(what, sizeof(what), "%-*.*s ", w->what - 1, w->what - 1, r->what);
 	if (w->narrow) {
-		line(look_of(s, hit), "%7s %6s %s", who, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
+		line(look_of(s, hit), "%7s %6s %s", who,
+		     rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%8s %-16.16s %*s%6zu %7s %7s %7s %7s %s", who, r->name, w->what, what, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
-	     percent(hit, h, sizeof(h)), reason_name(r->reason));
+	line(look_of(s, hit), "%8s %-16.16s %*s%6zu %7s %7s %7s %7s %s", who, r->name, w->what,
+	     what, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA], percent(hit, h, sizeof(h)),
+	     reason_name(r->reason));
 }
 
 static const char *id_of(const struct top_row *r, char *buf, size_t len)
@@ -250,10 +261,12 @@ static void connection_row(const struct screen *s, const struct top_row *r, cons
 	if (w->bytes)
 		snprintf(bytes, sizeof(bytes), " %6s", human(sum(r->bytes), t, sizeof(t)));
 	if (w->narrow) {
-		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)), r->name);
+		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)),
+		     r->name);
 		return;
 	}
-	line(look_of(s, hit), "%*s %-*.*s %-*.*s %-4s %-4s %6s%s %s", w->id, id, w->name, w->name, r->name, w->peer, w->peer, r->peer, path_name(r->tx), path_name(r->rx),
+	line(look_of(s, hit), "%*s %-*.*s %-*.*s %-4s %-4s %6s%s %s", w->id, id, w->name, w->name,
+	     r->name, w->peer, w->peer, r->peer, path_name(r->tx), path_name(r->rx),
 	     rate_text(all(r->rate), v, sizeof(v)), bytes, reason_name(r->reason));
 }
 
@@ -263,11 +276,16 @@ static void rows(struct screen *s)
 	size_t i, room;
 
 	if (w.narrow)
-		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID", "RATE/s", COLS, "PROGRAM");
+		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID",
+		     "RATE/s", COLS, "PROGRAM");
 	else if (s->conns)
-		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s%s %-*s", w.id, "PID:FD", w.name, "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", w.bytes ? "  BYTES" : "", COLS, "REASON");
+		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s%s %-*s", w.id, "PID:FD", w.name,
+		     "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", w.bytes ? "  BYTES" : "",
+		     COLS, "REASON");
 	else
-		line(A_REVERSE, "%8s %-16s %-*s%6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", w.what, w.what ? "WHAT" : "", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
+		line(A_REVERSE, "%8s %-16s %-*s%6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", w.what,
+		     w.what ? "WHAT" : "", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS,
+		     "TOP REASON");
 	sorting = s;
 	if (s->n)
 		qsort(s->row, s->n, sizeof(*s->row), by_sort);
@@ -281,12 +299,16 @@ static void rows(struct screen *s)
 			process_row(s, &s->row[i], &w);
 	}
 	if (!s->n)
-		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the library");
+		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter"
+			       : s->procs		? "no connections"
+							: "nothing under the library");
 }
 
 static void help(void)
 {
-	static const char *const narrow[] = { "p processes", "c connections", "/ filter them", "s S sort by next", "r turn round", "space pause", "+ - interval",
+	static const char *const narrow[] = { "p processes", "c connections", "/ filter them",
+					      "s S sort by next", "r turn round", "space pause",
+						      "+ - interval",
 					      "arrows scroll", "h this help", "q quit" };
 	size_t i;
 
@@ -300,7 +322,8 @@ static void help(void)
 	line(A_NORMAL, "+ - interval       arrows, page keys scroll");
 	line(A_NORMAL, "h this help        q quit");
 	line(A_NORMAL, " ");
-	line(A_NORMAL, "A filter: dport = 6379, path tcp, pid = 12, program redis-*, not role client,");
+	line(A_NORMAL,
+	     "A filter: dport = 6379, path tcp, pid = 12, program redis-*, not role client,");
 	line(A_NORMAL, "with and, or, ( and ).");
 }
 
@@ -315,7 +338,8 @@ static void foot(const struct screen *s)
 	else if (s->note[0])
 		snprintf(buf, sizeof(buf), "%s", s->note);
 	else
-		snprintf(buf, sizeof(buf), "q quit  %s  s sort: %s  / filter%s%s  h help", s->conns ? "p processes" : "c connections", top_sorts[s->sort],
+		snprintf(buf, sizeof(buf), "q quit  %s  s sort: %s  / filter%s%s  h help",
+			 s->conns ? "p processes" : "c connections", top_sorts[s->sort],
 			 s->filter[0] ? ": " : "", s->filter);
 	attrset(A_DIM);
 	mvaddnstr(LINES - 1, 0, buf, COLS);

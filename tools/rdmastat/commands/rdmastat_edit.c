@@ -1,7 +1,7 @@
 /*
- * rdmastat_edit.c - `rdmastat policy set|unset|import`. An edit is made on a copy, parsed, and renamed into place: running
- * programs see the old file or the new one, and never one with an error that this made. Two edits at a time: the directory is
- * locked (flock).
+ * rdmastat_edit.c - `rdmastat policy set|unset|import`. An edit is made on a copy, parsed, and
+ * renamed into place: running programs see the old file or the new one, and never one with an
+ * error that this made. Two edits at a time: the directory is locked (flock).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -136,16 +136,19 @@ static void put_changed(struct text *t, const struct edit *e, const char *line, 
 	}
 }
 
-/* Where a new line belongs: behind the comment that shows the default, else before the first rule or section, else at the end. */
+/* Where a new line belongs: behind the comment that shows the default, else before the first
+ * rule or section, else at the end. */
 static size_t place_for(const char *s, const char *key)
 {
 	const char *line, *word, *rule = NULL;
 	size_t n;
 
-	for (line = s; *line; line = *strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 : strchrnul(line, '\n')) {
+	for (line = s; *line;
+	     line = *strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 : strchrnul(line, '\n')) {
 		n = first_word(line, true, &word);
 		if (names_key(word, n, key) && word > line && word[-1] == '#')
-			return (size_t)(*strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 - s : strchrnul(line, '\n') - s);
+			return (size_t)(*strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 - s
+							       : strchrnul(line, '\n') - s);
 		n = first_word(line, false, &word);
 		if (!rule && (word_is(word, n, "use") || word_is(word, n, "program")))
 			rule = line;
@@ -168,7 +171,8 @@ static void apply(const struct text *from, struct edit *e, struct text *to)
 			continue;
 		}
 		note_old(e, line);
-		if (e->value && !e->done)	/* lines of networks add up: the new value takes the place of all */
+		if (e->value && !e->done)	/* lines of networks add up: the new value takes
+						 * the place of all */
 			put_changed(to, e, line, (size_t)(end - line));
 		e->done = true;
 	}
@@ -242,12 +246,14 @@ static void tell_change(const char *path, const struct edit *e)
 		say_line(stdout, "%s: %s set to %s (%s); running programs follow within a second",
 			 path, e->key, e->value, was);
 	else
-		say_line(stdout, "%s: %s not set any more (%s); running programs follow within a second",
+		say_line(stdout,
+			 "%s: %s not set any more (%s); running programs follow within a second",
 			 path, e->key, was);
 }
 
 /* Changes the file `path`, which `named` is in the policy whose first file is `first`. */
-static int change(const char *first, const char *named, const char *path, struct edit *e, bool may_create)
+static int change(const char *first, const char *named, const char *path, struct edit *e,
+		  bool may_create)
 {
 	struct text from = { 0 }, to = { 0 };
 	char msg[POLICY_ERROR_TEXT];
@@ -278,7 +284,10 @@ static int change(const char *first, const char *named, const char *path, struct
 		put(&from, "", 0);
 	if (!from.failed)
 		apply(&from, e, &to);
-	rc = from.failed || to.failed ? -ENOMEM : memchr(from.s, '\0', from.len) ? -EINVAL : policy_parse_instead(first, named, to.s, to.len, &p, &err);
+	rc = from.failed || to.failed ? -ENOMEM
+	     : memchr(from.s, '\0', from.len)
+		     ? -EINVAL
+		     : policy_parse_instead(first, named, to.s, to.len, &p, &err);
 	if (rc == -EINVAL && p == NULL && !memchr(from.s, '\0', from.len)) {
 		complain("policy: left as it was, since it would be refused: %s",
 			 policy_error_text(&err, msg, sizeof(msg)));
@@ -299,7 +308,8 @@ static int change(const char *first, const char *named, const char *path, struct
 	return rc ? EXIT_FAILED : EXIT_OK;
 }
 
-/* A symbolic link is followed: the file that it names is replaced, not the link. False after a complaint. */
+/* A symbolic link is followed: the file that it names is replaced, not the link. False after a
+ * complaint. */
 static bool real_path(const char *path, char real[PATH_MAX])
 {
 	if (realpath(path, real))
@@ -336,7 +346,8 @@ static const char *where_set(const struct policy *p, const char *first, const ch
 		at = p->users_at, many = p->users_apart;
 	if (!many)
 		return policy_at_file(at) ? policy_at_path(p, at) : first;
-	complain("policy: %s stands in several files that %s includes; change it with an editor", key, first);
+	complain("policy: %s stands in several files that %s includes; change it with an editor",
+		 key, first);
 	return NULL;
 }
 
@@ -367,7 +378,8 @@ static bool believed(const char *path)
 	return false;
 }
 
-/* Only the directory of the file that is changed is locked; the key may be found in another one when that is had. */
+/* Only the directory of the file that is changed is locked; the key may be found in another one
+ * when that is had. */
 static int locked_change(const char *first, struct edit *e)
 {
 	char named[PATH_MAX], again[PATH_MAX], real[PATH_MAX];
@@ -407,7 +419,9 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 		const char *w = words->argv[i];
 
 		if (!*w || strpbrk(w, several ? "\t\r\n#" : " \t\r\n#")) {
-			complain(several ? "policy set: write the networks as words: 10.0.0.0/8 [2001:db8::/32]" : "policy set: the value is one word");
+			complain(several ? "policy set: write the networks as words: 10.0.0.0/8 "
+					   "[2001:db8::/32]"
+					 : "policy set: the value is one word");
 			return false;
 		}
 		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? " " : "", w);
@@ -422,7 +436,8 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 
 static bool known_key(const char *key)
 {
-	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "discovery_dir", USERS };
+	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "discovery_dir",
+					      USERS };
 	enum { KEYS = CONF_KEYS + 6 };
 	const char *names[KEYS], *guess;
 	int i;
@@ -433,7 +448,8 @@ static bool known_key(const char *key)
 		if (!strcmp(key, names[i]))
 			return true;
 	if (!strcmp(key, "use") || !strcmp(key, "program") || !strcmp(key, "include")) {
-		complain("policy: rules, sections and includes are written with an editor; their order counts");
+		complain("policy: rules, sections and includes are written with an editor; their "
+			 "order counts");
 		return false;
 	}
 	guess = suggest_word(key, strlen(key), names, KEYS);
@@ -457,7 +473,8 @@ static const char *renewed(const char *of, const char *word)
 
 static int set_or_unset(int argc, char **argv, bool set)
 {
-	static const struct opt opts[] = { { 'f', "file", "FILE", "this policy file instead of the one in use" } };
+	static const struct opt opts[] =
+		{ { 'f', "file", "FILE", "this policy file instead of the one in use" } };
 	struct args a = { argc - 1, argv + 1 };
 	const char *path = NULL, *v = NULL;
 	struct edit e = { 0 };
@@ -469,7 +486,8 @@ static int set_or_unset(int argc, char **argv, bool set)
 	if (o == -2)
 		return EXIT_USAGE;
 	if (a.argc < 1 + set || (a.argc > 1 + set && !(set && has_several(a.argv[0])))) {
-		complain(set ? "policy set: write rdmastat policy set [-f FILE] KEY VALUE" : "policy unset: write rdmastat policy unset [-f FILE] KEY");
+		complain(set ? "policy set: write rdmastat policy set [-f FILE] KEY VALUE"
+			     : "policy unset: write rdmastat policy unset [-f FILE] KEY");
 		return EXIT_USAGE;
 	}
 	e.key = renewed("key", a.argv[0]);
@@ -498,10 +516,12 @@ int policy_unset(int argc, char **argv)
 
 /* ---- import of libvma.conf ----
  *
- *	application-id <program|*> <id|*>
- *	use <vma|os> <tcp_server|tcp_client|udp_...> <address[/len]|*>:<ports|*>[:<address|*>:<ports|*>]
+ * 	application-id <program|*> <id|*>
+ * 	use <vma|os> <tcp_server|tcp_client|udp_...>
+ * 	<address[/len]|*>:<ports|*>[:<address|*>:<ports|*>]
  *
- * The first rule that matches decides there too; none: vma. tcp_client names the remote end first, as our rules do.
+ * The first rule that matches decides there too; none: vma. tcp_client names the remote end
+ * first, as our rules do.
  */
 
 struct import {
@@ -530,11 +550,13 @@ static void put_end(struct text *t, const char *addr, const char *port)
 	unsigned a, b, c, d, len;
 	char tail;
 
-	if (sscanf(addr, "%u.%u.%u.%u/%u%c", &a, &b, &c, &d, &len, &tail) == 5 && a < 256 && b < 256 && c < 256 && d < 256 && len <= 32) {
+	if (sscanf(addr, "%u.%u.%u.%u/%u%c", &a, &b, &c, &d, &len, &tail) == 5 && a < 256 &&
+	    b < 256 && c < 256 && d < 256 && len <= 32) {
 		uint32_t v = a << 24 | b << 16 | c << 8 | d, mask = len ? ~0u << (32 - len) : 0;
 
 		v &= mask;
-		putf(t, " %u.%u.%u.%u/%u:%s", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255, len, port);
+		putf(t, " %u.%u.%u.%u/%u:%s", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255, len,
+		     port);
 	} else {
 		putf(t, " %s:%s", addr, port);
 	}
@@ -603,7 +625,10 @@ static void import_section(struct import *im, char **w, int n)
 		program = "*";
 	}
 	if (im->dead) {
-		leave_out(im, "rules for the id %.40s cannot be told apart by program: left as comments; write them to a file of their own, named by RDMASHIM_CONF", id);
+		leave_out(im,
+			  "rules for the id %.40s cannot be told apart by program: left as "
+			  "comments; write them to a file of their own, named by RDMASHIM_CONF",
+			  id);
 		putf(&im->out, "\n# id %.100s\n#program %.200s\n", id, program);
 	} else {
 		putf(&im->out, "\nprogram %s\n", program);
@@ -617,7 +642,8 @@ static void import_line(struct import *im, char *line)
 
 	line[strcspn(line, "#\n")] = '\0';
 	for (s = line; *s; s++)
-		if ((unsigned char)*s > 0x7e || ((unsigned char)*s < 0x20 && *s != '\t' && *s != '\r')) {
+		if ((unsigned char)*s > 0x7e ||
+		    ((unsigned char)*s < 0x20 && *s != '\t' && *s != '\r')) {
 			leave_out(im, "this line has bytes that are no text");
 			return;
 		}
@@ -654,19 +680,22 @@ int policy_import(int argc, char **argv)
 		complain("policy import: %s: %s", im.name, strerror(errno));
 		return EXIT_FAILED;
 	}
-	putf(&im.out, "# From %.200s by rdmastat policy import. vma: any path; os: tcp.\nmode on\n", strpbrk(im.name, "\r\n") ? "a file" : im.name);
+	putf(&im.out, "# From %.200s by rdmastat policy import. vma: any path; os: tcp.\nmode on\n",
+	     strpbrk(im.name, "\r\n") ? "a file" : im.name);
 	while (getline(&line, &cap, f) > 0 && im.out.len < FILE_MAX_BYTES) {
 		im.line++;
 		import_line(&im, line);
 	}
-	putf(&im.out, "\n# Where no rule matched, libvma took the connection:\nprogram *\nuse any both *:*\n");
+	putf(&im.out, "\n# Where no rule matched, libvma took the connection:\nprogram *\nuse any "
+		      "both *:*\n");
 	if (ferror(f) || im.out.failed || policy_parse(im.out.s, im.out.len, im.name, &p, &err)) {
 		complain("policy import: %s cannot be read, or makes no policy", im.name);
 		rc = EXIT_FAILED;
 	} else {
 		fwrite(im.out.s, 1, im.out.len, stdout);
 		if (im.left_out)
-			complain("policy import: %u lines were not carried over, see above", im.left_out);
+			complain("policy import: %u lines were not carried over, see above",
+				 im.left_out);
 	}
 	policy_free(p);
 	if (f != stdin)

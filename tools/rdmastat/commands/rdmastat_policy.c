@@ -1,6 +1,6 @@
 /*
- * rdmastat_policy.c - `rdmastat policy check|explain|show|keys` and `rdmastat reasons`: what the policy code knows, asked from a
- * shell. `policy set|unset|import` are in rdmastat_edit.c.
+ * rdmastat_policy.c - `rdmastat policy check|explain|show|keys` and `rdmastat reasons`: what the
+ * policy code knows, asked from a shell. `policy set|unset|import` are in rdmastat_edit.c.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,7 +47,8 @@ static void print_error(const struct policy_error *err)
 		print_source(err->file, err->line, err->col);
 }
 
-/* Loads `path`, or the file that a program would use. A missing default file is no error: *builtin. */
+/* Loads `path`, or the file that a program would use. A missing default file is no error:
+ * *builtin. */
 static int load(const char *path, struct policy **ret, bool *builtin, struct policy_error *err)
 {
 	int rc = policy_load(path ? path : policy_path(false), ret, err);
@@ -77,10 +78,12 @@ static bool covers_end(const struct addr_pat *a, const struct addr_pat *b)
 /* Does rule a match whatever b matches? Programs: only if a's pattern is * or the same. */
 static bool covers(const struct rule *a, const struct rule *b)
 {
-	bool same = a->program_len == b->program_len && !memcmp(a->program, b->program, a->program_len);
+	bool same = a->program_len == b->program_len &&
+		    !memcmp(a->program, b->program, a->program_len);
 
-	return (word_is(a->program, a->program_len, "*") || same) && (a->client || !b->client) && (a->server || !b->server) &&
-	       covers_end(&a->srv, &b->srv) && covers_end(&a->cli, &b->cli);
+	return (word_is(a->program, a->program_len, "*") || same) && (a->client || !b->client) &&
+	       (a->server || !b->server) && covers_end(&a->srv, &b->srv) &&
+	       covers_end(&a->cli, &b->cli);
 }
 
 /* Rules that never decide. Returns how many; tells each on stderr, or adds it to `list`. */
@@ -96,8 +99,12 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 			if (!covers(&p->rules[k], &p->rules[i]))
 				continue;
 			snprintf(place, sizeof(place), "line %d", policy_at_line(by));
-			snprintf(msg, sizeof(msg), "this rule never decides: %s does, for all that it matches",
-				 policy_at_file(at) == policy_at_file(by) ? place : place_text(p, p->file[0].path, by, place, sizeof(place)));
+			snprintf(
+				msg, sizeof(msg),
+				"this rule never decides: %s does, for all that it matches",
+				policy_at_file(at) == policy_at_file(by)
+					? place
+					: place_text(p, p->file[0].path, by, place, sizeof(place)));
 			if (list) {
 				json_object *o = json_object_new_object();
 
@@ -125,8 +132,8 @@ static void strangers_files(const struct policy *p, json_object *list)
 
 	if (!policy_skipped(p, &one))
 		return;
-	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write",
-		 one);
+	snprintf(msg, sizeof(msg),
+		 "%s is left out: a stranger's, in a directory where others may write", one);
 	if (!list) {
 		say_line(stderr, "%s: warning: %s", p->file[0].path, msg);
 		return;
@@ -159,13 +166,16 @@ static void old_names_of(const struct policy *p, json_object *list)
 	}
 }
 
-static int check_json(const char *path, int rc, bool builtin, const struct policy *p, const struct policy_error *err)
+static int check_json(const char *path, int rc, bool builtin, const struct policy *p,
+		      const struct policy_error *err)
 {
-	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *includes = json_object_new_array(), *e;
+	json_object *o = json_root(), *errors = json_object_new_array(),
+		    *warnings = json_object_new_array(), *includes = json_object_new_array(), *e;
 	unsigned i;
 
 	json_add(o, "file", json_str(path));
-	json_add(o, "exists", json_object_new_boolean(!builtin && (rc != -ENOENT || strcmp(err->file, path))));
+	json_add(o, "exists",
+		 json_object_new_boolean(!builtin && (rc != -ENOENT || strcmp(err->file, path))));
 	json_add(o, "good", json_object_new_boolean(!rc));
 	if (rc) {
 		e = json_object_new_object();
@@ -281,8 +291,11 @@ static bool parse_end(const char *text, const char *option, struct sockaddr_stor
 		complain("--%s: %s", option, msg);
 		return false;
 	}
-	if (!pat.family || pat.port_lo != pat.port_hi || pat.len != (pat.family == AF_INET ? 32 : 128)) {
-		complain("--%s: %s is not one address and one port; write 127.0.0.1:6379 or [::1]:6379", option, text);
+	if (!pat.family || pat.port_lo != pat.port_hi ||
+	    pat.len != (pat.family == AF_INET ? 32 : 128)) {
+		complain("--%s: %s is not one address and one port; write 127.0.0.1:6379 or "
+			 "[::1]:6379",
+			 option, text);
 		return false;
 	}
 	memset(ret, 0, sizeof(*ret));
@@ -331,7 +344,8 @@ static bool read_question(struct args *a, struct question *q)
 	return o == -1;
 }
 
-static void explain_json(const struct question *q, const struct policy *use, const struct policy_decision *d)
+static void explain_json(const struct question *q, const struct policy *use,
+			 const struct policy_decision *d)
 {
 	json_object *o = json_root(), *paths = json_object_new_array();
 	char text[512];
@@ -347,7 +361,8 @@ static void explain_json(const struct question *q, const struct policy *use, con
 	json_add(o, "text", d->line ? json_str(place_line(use, d->at, text, sizeof(text))) : NULL);
 	json_add(o, "reason", json_str(reason_name((unsigned)d->reason)));
 	json_add(o, "remedy", d->reason ? json_str(reason_remedy((unsigned)d->reason)) : NULL);
-	json_add(o, "peer_here", q->peer.ss_family ? json_object_new_boolean(address_here(&q->peer)) : NULL);
+	json_add(o, "peer_here",
+		 q->peer.ss_family ? json_object_new_boolean(address_here(&q->peer)) : NULL);
 	json_print(&plain, o);
 }
 
@@ -367,15 +382,18 @@ static int explain(int argc, char **argv)
 		return EXIT_USAGE;
 	if (load(q.file, &p, &builtin, &err)) {
 		print_error(&err);
-		d = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
+		d = (struct policy_decision){ .paths = 1u << PATH_TCP,
+					      .reason = REASON_BAD_POLICY };
 		if (q.json)
 			explain_json(&q, policy_builtin(), &d);
 		else
-			printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY), reason_remedy(REASON_BAD_POLICY));
+			printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY),
+			       reason_remedy(REASON_BAD_POLICY));
 		return EXIT_FAILED;
 	}
 	use = p ? p : policy_builtin();
-	policy_decide(use, q.program, q.role, (struct sockaddr *)&q.local, (struct sockaddr *)&q.peer, &d);
+	policy_decide(use, q.program, q.role, (struct sockaddr *)&q.local,
+		      (struct sockaddr *)&q.peer, &d);
 	if (q.json) {
 		explain_json(&q, use, &d);
 		policy_free(p);
@@ -394,9 +412,11 @@ static int explain(int argc, char **argv)
 		puts("rule:  built-in default");
 	}
 	if (d.reason)
-		printf("why:   %s; %s\n", reason_text((unsigned)d.reason), reason_remedy((unsigned)d.reason));
+		printf("why:   %s; %s\n", reason_text((unsigned)d.reason),
+		       reason_remedy((unsigned)d.reason));
 	if (d.paths & 1u << PATH_SHM && q.peer.ss_family && !address_here(&q.peer))
-		puts("note:  the peer's address is none of this host's, and shm does not leave a host");
+		puts("note:  the peer's address is none of this host's, and shm does not leave a "
+		     "host");
 	policy_free(p);
 	return EXIT_OK;
 }
@@ -408,9 +428,11 @@ struct setting {
 };
 
 /* Settings that are no tunables, behind mode and the tunables. */
-enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA, SHOW_DIR, SHOW_USERS, SHOW_ALL };
+enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA,
+       SHOW_DIR, SHOW_USERS, SHOW_ALL };
 
-static void fill_setting(struct setting *s, const char *name, const char *value, const struct policy *p, uint32_t at)
+static void fill_setting(struct setting *s, const char *name, const char *value,
+			 const struct policy *p, uint32_t at)
 {
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	snprintf(s->value, sizeof(s->value), "%s", value);
@@ -435,7 +457,8 @@ static const char *networks_text(const struct addr_pat *net, size_t n, char *buf
 			break;
 		}
 		inet_ntop(net[i].family, net[i].addr, ip, sizeof(ip));
-		at += (size_t)snprintf(buf + at, len - at, v6 ? "%s[%s/%u]" : "%s%s/%u", i ? " " : "", ip, net[i].len);
+		at += (size_t)snprintf(buf + at, len - at, v6 ? "%s[%s/%u]" : "%s%s/%u",
+				       i ? " " : "", ip, net[i].len);
 	}
 	return buf;
 }
@@ -460,17 +483,25 @@ static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 	fill_setting(&set[SHOW_MODE], "mode", policy_mode_on(use) ? "on" : "off", p, use->mode_at);
 	for (i = 0; i < CONF_KEYS; i++)
 		fill_setting(&set[SHOW_TUNABLES + i], conf_rows[i].name,
-			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(use), (enum conf_key)i), buf, sizeof(buf)), p, use->set_at[i]);
+			     conf_value_text(conf_rows[i].type,
+					     conf_get(policy_tunables(use), (enum conf_key)i), buf,
+					     sizeof(buf)),
+			     p, use->set_at[i]);
 	fill_setting(&set[SHOW_KEY_FILE], "key_file", use->key_file, p, use->key_at);
-	fill_setting(&set[SHOW_NETWORKS], "rdma_networks", networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
-	fill_setting(&set[SHOW_VIA], "rdma_via", networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
+	fill_setting(&set[SHOW_NETWORKS], "rdma_networks",
+		     networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
+	fill_setting(&set[SHOW_VIA], "rdma_via",
+		     networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
 	fill_setting(&set[SHOW_DIR], "discovery_dir", use->dir, p, use->dir_at);
-	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p, use->users_at);
+	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p,
+		     use->users_at);
 }
 
 static int show(int argc, char **argv)
 {
-	static const struct opt opts[] = { { 'f', "file", "FILE", "this policy file instead of the one in use" }, { 'j', "json", NULL, "print JSON" } };
+	static const struct opt opts[] =
+		{ { 'f', "file", "FILE", "this policy file instead of the one in use" },
+		  { 'j', "json", NULL, "print JSON" } };
 	struct args a = { argc - 1, argv + 1 };
 	struct setting set[SHOW_ALL];
 	const char *path = NULL, *v = NULL;
@@ -574,10 +605,13 @@ static int keys(int argc, char **argv)
 		} else {
 			bool narrow = screen.width && screen.width < 60;
 
-			snprintf(head, sizeof(head), narrow ? "%s %s (%s to %s) " : "%-18s %8s %8s %8s  ", r->name, d, lo, hi);
+			snprintf(head, sizeof(head),
+				 narrow ? "%s %s (%s to %s) " : "%-18s %8s %8s %8s  ", r->name, d,
+				 lo, hi);
 			if (narrow)
 				print_wrapped(stdout, "", 2, head, screen.width);
-			print_wrapped(stdout, narrow ? "  " : head, narrow ? 2 : 47, r->doc, screen.width);
+			print_wrapped(stdout, narrow ? "  " : head, narrow ? 2 : 47, r->doc,
+				      screen.width);
 		}
 	}
 	if (json) {
@@ -598,7 +632,8 @@ int cmd_reasons(int argc, char **argv)
 	char head[64];
 
 	if (asks_help(argc, argv)) {
-		puts("usage: rdmastat reasons [--json]\n\nWhy connections stay on TCP, each with its remedy.");
+		puts("usage: rdmastat reasons [--json]\n\nWhy connections stay on TCP, each with "
+		     "its remedy.");
 		return EXIT_OK;
 	}
 	find_terminal(&screen);
@@ -642,12 +677,14 @@ static const struct {
 	const char *name, *args, *help;
 	int (*run)(int argc, char **argv);
 } subcommands[] = {
-	{ "check", "[FILE]", "name the first error of a policy file, and rules that never decide", check },
+	{ "check", "[FILE]", "name the first error of a policy file, and rules that never decide",
+	  check },
 	{ "explain", "[OPTIONS]", "say which rule decides a connection", explain },
 	{ "show", "[-f FILE]", "every setting with its value and where that is from", show },
 	{ "keys", "", "list the tunables with their ranges", keys },
 	{ "set", "[-f FILE] KEY VALUE", "change a setting in the file, in one step", policy_set },
-	{ "unset", "[-f FILE] KEY", "take a setting out of the file, so that its default holds", policy_unset },
+	{ "unset", "[-f FILE] KEY", "take a setting out of the file, so that its default holds",
+	  policy_unset },
 	{ "import", "[FILE]", "print the rules of a libvma.conf as a policy", policy_import },
 };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))

@@ -51,12 +51,16 @@ static void bytes(FILE *f, const struct stat_list *l)
 
 			fputs("rdmashim_bytes_total", f);
 			labels(f, p);
-			fprintf(f, ",direction=\"%s\",path=\"%s\"} %llu\n", k < PATH_KINDS ? "tx" : "rx", path_name((enum path_kind)(k % PATH_KINDS)),
-				(unsigned long long)(k < PATH_KINDS ? p->tx_bytes[k] : p->rx_bytes[k - PATH_KINDS]));
+			fprintf(f, ",direction=\"%s\",path=\"%s\"} %llu\n",
+				k < PATH_KINDS ? "tx" : "rx",
+				path_name((enum path_kind)(k % PATH_KINDS)),
+				(unsigned long long)(k < PATH_KINDS ? p->tx_bytes[k]
+								    : p->rx_bytes[k - PATH_KINDS]));
 		}
 }
 
-static void gauge(FILE *f, const struct stat_list *l, const char *name, const char *help, uint64_t (*get)(const struct stat_proc *p))
+static void gauge(FILE *f, const struct stat_list *l, const char *name, const char *help,
+		  uint64_t (*get)(const struct stat_proc *p))
 {
 	size_t i;
 
@@ -97,18 +101,21 @@ static void reasons(FILE *f, const struct stat_list *l)
 	size_t i;
 	unsigned k;
 
-	head(f, "tcp_connections", "gauge", "Connections that are or ended on TCP, by their last reason");
+	head(f, "tcp_connections", "gauge",
+	     "Connections that are or ended on TCP, by their last reason");
 	for (i = 0; i < l->n; i++)
 		for (k = REASON_NONE + 1; k < REASON_COUNT; k++)
 			if (l->proc[i].reasons[k]) {
 				fputs("rdmashim_tcp_connections", f);
 				labels(f, &l->proc[i]);
-				fprintf(f, ",reason=\"%s\"} %llu\n", reason_name(k), (unsigned long long)l->proc[i].reasons[k]);
+				fprintf(f, ",reason=\"%s\"} %llu\n", reason_name(k),
+					(unsigned long long)l->proc[i].reasons[k]);
 			}
 }
 
 /* One sample per queue pair that is up. */
-static void queue_pairs(FILE *f, const struct stat_list *l, const char *name, const char *help, bool rtt)
+static void queue_pairs(FILE *f, const struct stat_list *l, const char *name, const char *help,
+			bool rtt)
 {
 	head(f, name, "gauge", help);
 	for (size_t i = 0; i < l->n; i++)
@@ -121,7 +128,8 @@ static void queue_pairs(FILE *f, const struct stat_list *l, const char *name, co
 			labels(f, &l->proc[i]);
 			fputs(",device=\"", f);
 			quoted(f, q->device);
-			fprintf(f, "\",port=\"%u\",qpn=\"%u\",peer_qpn=\"%u\"} ", q->port, q->qpn, q->peer_qpn);
+			fprintf(f, "\",port=\"%u\",qpn=\"%u\",peer_qpn=\"%u\"} ", q->port, q->qpn,
+				q->peer_qpn);
 			if (rtt)
 				fprintf(f, "%.9f\n", q->rtt / 1e9);
 			else
@@ -141,8 +149,10 @@ static void expose(FILE *f, const struct stat_list *l)
 		return;
 	gauge(f, l, "mode_on", "1 if the policy of the process says mode on", get_mode);
 	gauge(f, l, "connections_live", "TCP connections that are open now", get_live);
-	gauge(f, l, "connections_live_fast", "Of these, on a fast path in one direction at least", get_fast);
-	gauge(f, l, "rings_held", "Rings that the process sends by and that have memory", get_rings);
+	gauge(f, l, "connections_live_fast", "Of these, on a fast path in one direction at least",
+	      get_fast);
+	gauge(f, l, "rings_held", "Rings that the process sends by and that have memory",
+	      get_rings);
 	gauge(f, l, "ring_bytes", "How much memory that is", get_ring_bytes);
 	gauge(f, l, "ring_budget_bytes", "How much it may be; 0: not known yet", get_ring_budget);
 	bytes(f, l);
@@ -157,7 +167,10 @@ static void expose(FILE *f, const struct stat_list *l)
 	}
 	reasons(f, l);
 	queue_pairs(f, l, "rdma_link_streams", "Connections that are on a queue pair now", false);
-	queue_pairs(f, l, "rdma_link_rtt_seconds", "Shortest of the last times from posting a small record to seeing its completion", true);
+	queue_pairs(f, l, "rdma_link_rtt_seconds",
+		    "Shortest of the last times from posting a small record to seeing its "
+		    "completion",
+		    true);
 }
 
 /* Of each other user: a page is in memory, more than once while slow clients read an older one, and
@@ -202,7 +215,8 @@ static int expose_now(const struct request *r, bool quiet, FILE *f)
 	struct stat_list l = { 0 };
 	int rc;
 
-	all.absolute = true;		/* a scraper finds resets by itself, and its own counters must not fall */
+	all.absolute = true;		/* a scraper finds resets by itself, and its own counters
+					 * must not fall */
 	rc = get_list(&all, quiet, &l);
 	if (!rc) {
 		size_t others = l.more_procs;
@@ -263,7 +277,8 @@ int cmd_prometheus(const struct request *r)
 	int rc;
 
 	if (r->json) {
-		complain("prometheus has a format of its own; rdmastat --json prints the same numbers");
+		complain("prometheus has a format of its own; rdmastat --json prints the same "
+			 "numbers");
 		return EXIT_USAGE;
 	}
 	if (r->listen && (r->output || r->watch)) {

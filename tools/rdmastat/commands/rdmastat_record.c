@@ -1,7 +1,8 @@
 /*
- * rdmastat_record.c - `rdmastat record FILE` adds a line of JSON per sample (the document of rdmastat --json with "time");
- * `rdmastat report FILE` adds up what happened between the first and the last. A record may be cut short, or not be one:
- * every value is looked at before it is used. The chart is in rdmastat_svg.c.
+ * rdmastat_record.c - `rdmastat record FILE` adds a line of JSON per sample (the document of
+ * rdmastat --json with "time"); `rdmastat report FILE` adds up what happened between the first
+ * and the last. A record may be cut short, or not be one: every value is looked at before it is
+ * used. The chart is in rdmastat_svg.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +87,10 @@ static json_object *get(json_object *o, const char *key, json_type type)
 {
 	json_object *v;
 
-	return json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, key, &v) && json_object_is_type(v, type) ? v : NULL;
+	return json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, key, &v) &&
+			       json_object_is_type(v, type)
+		       ? v
+		       : NULL;
 }
 
 static uint64_t get_u64(json_object *o, const char *key)
@@ -164,10 +168,13 @@ static struct seen *find_seen(struct reader *rd, uint64_t pid, uint64_t start, s
 	return NULL;
 }
 
-/* What came since the last sample; of a process that is new in this one, all of it; of those in the first sample, nothing. */
-static void add_process(struct reader *rd, json_object *o, size_t hint, bool first, struct sample *to)
+/* What came since the last sample; of a process that is new in this one, all of it; of those in
+ * the first sample, nothing. */
+static void add_process(struct reader *rd, json_object *o, size_t hint, bool first,
+			struct sample *to)
 {
-	uint64_t pid = get_u64(o, "pid"), start = get_u64(o, "start_time"), b[PATH_KINDS], conns = get_u64(o, "connections");
+	uint64_t pid = get_u64(o, "pid"), start = get_u64(o, "start_time"), b[PATH_KINDS],
+		 conns = get_u64(o, "connections");
 	json_object *name = get(o, "program", json_type_string);
 	struct seen *s = find_seen(rd, pid, start, hint);
 	struct program *prog;
@@ -222,7 +229,8 @@ static bool add_line(struct reader *rd, const char *line, const char *glob)
 	t = get(o, "time", json_type_double);
 	list = get(o, "processes", json_type_array);
 	at = t ? json_object_get_double(t) : 0;
-	if (!t || !list || !(at > 0 && at < 1e12) || get_u64(o, "schema") != JSON_SCHEMA || (rep->n && at < rep->sample[rep->n - 1].time)) {
+	if (!t || !list || !(at > 0 && at < 1e12) || get_u64(o, "schema") != JSON_SCHEMA ||
+	    (rep->n && at < rep->sample[rep->n - 1].time)) {
 		json_object_put(o);
 		return false;
 	}
@@ -235,7 +243,8 @@ static bool add_line(struct reader *rd, const char *line, const char *glob)
 	memset(s, 0, sizeof(*s));
 	s->time = at;
 	for (i = 0; i < json_object_array_length(list); i++) {
-		json_object *p = json_object_array_get_idx(list, i), *name = get(p, "program", json_type_string);
+		json_object *p = json_object_array_get_idx(list, i),
+			    *name = get(p, "program", json_type_string);
 
 		if (glob && !(name && glob_match(glob, strlen(glob), json_object_get_string(name))))
 			continue;
@@ -261,7 +270,8 @@ static int read_record(const char *path, const char *glob, struct report *rep)
 	while (!rd.failed && getline(&line, &cap, f) > 0) {
 		n++;
 		if (!add_line(&rd, line, glob) && !bad++)
-			complain("report: %s:%u is not a sample of rdmastat record; left out", path, n);
+			complain("report: %s:%u is not a sample of rdmastat record; left out", path,
+				 n);
 	}
 	free(line);
 	free(rd.seen);
@@ -275,7 +285,8 @@ static int read_record(const char *path, const char *glob, struct report *rep)
 		complain("report: %u lines were left out", bad);
 	if (rep->n >= 2)
 		return EXIT_OK;
-	complain("report: %s has %zu samples; two are needed (rdmastat record %s)", path, rep->n, path);
+	complain("report: %s has %zu samples; two are needed (rdmastat record %s)", path, rep->n,
+		 path);
 	return EXIT_FAILED;
 }
 
@@ -379,7 +390,8 @@ int cmd_report(const struct request *r)
 	int rc;
 
 	if (r->words.argc != 1) {
-		complain("report: name one file, made by rdmastat record: rdmastat report [--svg CHART] FILE");
+		complain("report: name one file, made by rdmastat record: rdmastat report [--svg "
+			 "CHART] FILE");
 		return EXIT_USAGE;
 	}
 	rc = read_record(r->words.argv[0], r->program, &rep);

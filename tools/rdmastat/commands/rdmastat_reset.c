@@ -1,9 +1,10 @@
 /*
- * rdmastat_reset.c - `rdmastat reset`: remembers the counts of now; later views show what came since. The counters
- * themselves belong to the processes that write them and are not touched: other users, and --absolute, see them whole.
+ * rdmastat_reset.c - `rdmastat reset`: remembers the counts of now; later views show what came
+ * since. The counters themselves belong to the processes that write them and are not touched:
+ * other users, and --absolute, see them whole.
  *
- * The file "baseline" in the counter directory, one line per process: pid, start time, then all numbers in the order of
- * this version of the tables, which the first line names.
+ * The file "baseline" in the counter directory, one line per process: pid, start time, then all
+ * numbers in the order of this version of the tables, which the first line names.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,8 @@ static uint64_t *number(struct stat_proc *p, int i)
 
 static void head_line(char *buf, size_t len)
 {
-	snprintf(buf, len, "rdmastat baseline 3 %d %d %d %d\n", STAT_COUNTERS, REASON_COUNT, PATH_KINDS, STAT_CALLS);
+	snprintf(buf, len, "rdmastat baseline 3 %d %d %d %d\n", STAT_COUNTERS, REASON_COUNT,
+		 PATH_KINDS, STAT_CALLS);
 }
 
 /* ---- reading ---- */
@@ -96,7 +98,8 @@ static FILE *open_baseline(void)
 	close(dir);
 	if (fd < 0)
 		return NULL;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > BASELINE_MAX || !(f = fdopen(fd, "r"))) {
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    st.st_size > BASELINE_MAX || !(f = fdopen(fd, "r"))) {
 		close(fd);
 		return NULL;
 	}
@@ -176,7 +179,8 @@ int cmd_reset(const struct request *asked)
 	error = dir < 0 ? dir : replace_baseline(dir, &l);
 	if (error) {
 		complain("reset: cannot write %s/baseline: %s", path,
-			 error == -EPERM ? "the directory is not this user's, or is open to others" : strerror(-error));
+			 error == -EPERM ? "the directory is not this user's, or is open to others"
+					 : strerror(-error));
 		rc = EXIT_FAILED;
 	}
 	if (dir >= 0)
@@ -187,7 +191,8 @@ int cmd_reset(const struct request *asked)
 		json_add(o, "reset", json_num(l.n));
 		json_print(&r, o);
 	} else if (!rc) {
-		printf("%zu process%s: counting from now on; --absolute shows all\n", l.n, l.n == 1 ? "" : "es");
+		printf("%zu process%s: counting from now on; --absolute shows all\n", l.n,
+		       l.n == 1 ? "" : "es");
 	}
 	stat_list_clear(&l);
 	return rc;

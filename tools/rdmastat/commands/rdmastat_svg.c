@@ -1,6 +1,7 @@
 /*
- * rdmastat_svg.c - the chart of `rdmastat report --svg`: bytes per second by path as stacked areas above, the share that
- * left TCP as a line below. At most POINTS points are drawn, each the mean of its share of the samples.
+ * rdmastat_svg.c - the chart of `rdmastat report --svg`: bytes per second by path as stacked
+ * areas above, the share that left TCP as a line below. At most POINTS points are drawn, each
+ * the mean of its share of the samples.
  */
 #include <errno.h>
 #include <math.h>
@@ -80,7 +81,9 @@ static void grid(FILE *f, double top, double height, int lines, double max, bool
 	for (i = 0; i <= lines; i++) {
 		double y = top + height - height * i / lines;
 
-		fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", LEFT, y, LEFT + WIDTH, y);
+		fprintf(f,
+			"<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
+			LEFT, y, LEFT + WIDTH, y);
 		if (share)
 			snprintf(b, sizeof(b), "%.0f%%", max * 100 * i / lines);
 		else
@@ -106,8 +109,12 @@ static void areas(FILE *f, const struct point *pt, size_t n, double max, double 
 				low += pt[i].rate[k];
 			high = low + pt[i].rate[p];
 			if (high > low)
-				fprintf(f, "M%.1f %.1fH%.1fV%.1fH%.1fz", LEFT + WIDTH * pt[i].t0 / secs, TOP + HEIGHT - HEIGHT * low / max,
-					LEFT + WIDTH * pt[i].t1 / secs, TOP + HEIGHT - HEIGHT * high / max, LEFT + WIDTH * pt[i].t0 / secs);
+				fprintf(f, "M%.1f %.1fH%.1fV%.1fH%.1fz",
+					LEFT + WIDTH * pt[i].t0 / secs,
+					TOP + HEIGHT - HEIGHT * low / max,
+					LEFT + WIDTH * pt[i].t1 / secs,
+					TOP + HEIGHT - HEIGHT * high / max,
+					LEFT + WIDTH * pt[i].t0 / secs);
 		}
 		fprintf(f, "\"/>\n");
 	}
@@ -123,7 +130,8 @@ static void hit_line(FILE *f, const struct point *pt, size_t n, double secs)
 		double y = HIT_TOP + HIT_HEIGHT - HIT_HEIGHT * pt[i].hit;
 
 		if (pt[i].hit >= 0)
-			fprintf(f, "%c%.1f %.1fH%.1f", pen ? 'L' : 'M', LEFT + WIDTH * pt[i].t0 / secs, y, LEFT + WIDTH * pt[i].t1 / secs);
+			fprintf(f, "%c%.1f %.1fH%.1f", pen ? 'L' : 'M',
+				LEFT + WIDTH * pt[i].t0 / secs, y, LEFT + WIDTH * pt[i].t1 / secs);
 		pen = pt[i].hit >= 0;
 	}
 	fprintf(f, "\"/>\n");
@@ -143,12 +151,14 @@ static void draw(FILE *f, const struct report *rep, const struct point *pt, size
 	}
 	lines = (int)ceil(max / nice(max / 4, 1024));
 	max = lines * nice(max / 4, 1024);
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 400\" font-family=\"sans-serif\" font-size=\"11\">\n"
-		"<rect width=\"800\" height=\"400\" fill=\"white\"/>\n");
+	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 400\" "
+		   "font-family=\"sans-serif\" font-size=\"11\">\n"
+		   "<rect width=\"800\" height=\"400\" fill=\"white\"/>\n");
 	text(f, LEFT, 20, "start", "Bytes per second, both directions, by path");
 	text(f, LEFT, HIT_TOP - 8, "start", "Share of the bytes that left TCP");
 	for (p = 0; p < PATH_KINDS; p++) {
-		fprintf(f, "<rect x=\"%d\" y=\"10\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", 560 + 70 * p, color_of(p));
+		fprintf(f, "<rect x=\"%d\" y=\"10\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
+			560 + 70 * p, color_of(p));
 		text(f, 576 + 70 * p, 20, "start", path_name((enum path_kind)p));
 	}
 	areas(f, pt, n, max, secs);

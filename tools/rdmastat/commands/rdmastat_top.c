@@ -1,6 +1,7 @@
 /*
- * rdmastat_top.c - `rdmastat top`: processes or connections with their rates, on the whole screen, refreshed. What is shown is
- * kept in struct screen; the terminal is given back by endwin() on every way out.
+ * rdmastat_top.c - `rdmastat top`: processes or connections with their rates, on the whole
+ * screen, refreshed. What is shown is kept in struct screen; the terminal is given back by
+ * endwin() on every way out.
  */
 #include <curses.h>
 #include <langinfo.h>
@@ -60,7 +61,8 @@ static void add_rates(struct screen *s, double secs)
 			uint64_t before = sat_add(old ? old->bytes[k] : 0,
 						  r->ended ? r->ended->moved[k] : 0);
 
-			r->rate[k] = r->bytes[k] > before ? (double)(r->bytes[k] - before) / secs : 0;
+			r->rate[k] = r->bytes[k] > before ? (double)(r->bytes[k] - before) / secs
+							  : 0;
 		}
 	}
 }
@@ -108,7 +110,8 @@ static struct ended *ended_of(struct screen *s, const char *program)
 	return e;
 }
 
-/* What has ended leaves the list; its counts stay. s->old: the rows of the sample before, sorted. */
+/* What has ended leaves the list; its counts stay. s->old: the rows of the sample before,
+ * sorted. */
 static void keep_ended(struct screen *s, struct stat_list *l)
 {
 	size_t i, n = 0;
@@ -198,7 +201,8 @@ static void add_procs(struct screen *s, const struct stat_list *l)
 }
 
 /* The filter's words as the user typed them on the screen, split at blanks. */
-static void split_filter(const struct screen *s, char *copy, size_t len, struct args *out, char **words, int max)
+static void split_filter(const struct screen *s, char *copy, size_t len, struct args *out,
+			 char **words, int max)
 {
 	char *save = NULL, *w;
 
@@ -279,7 +283,8 @@ static void edit_filter(struct screen *s, int key)
 		snprintf(t.filter, sizeof(t.filter), "%s", s->typed);
 		split_filter(&t, copy, sizeof(copy), &a, words, 64);
 		f = filter_parse(&a);
-		snprintf(s->note, sizeof(s->note), "%s", f ? "" : "not a filter; like: dport = 6379 and path tcp");
+		snprintf(s->note, sizeof(s->note), "%s",
+			 f ? "" : "not a filter; like: dport = 6379 and path tcp");
 		if (f) {
 			memcpy(s->filter, s->typed, sizeof(s->filter));
 			s->conns = s->conns || s->typed[0];
@@ -338,7 +343,8 @@ static void loop(struct screen *s, const struct request *r)
 		double at = now();
 
 		if (s->stale || (!s->paused && at >= next)) {
-			if (s->stale) {		/* rows of another kind, or other ones: no rates from these */
+			/* rows of another kind, or other ones: no rates from these */
+			if (s->stale) {
 				s->n = 0;
 				s->from = 0;
 			}
@@ -355,7 +361,8 @@ static void loop(struct screen *s, const struct request *r)
 
 		if (key == ERR && !isatty(STDIN_FILENO))
 			return;
-		if (key != ERR && key != KEY_RESIZE)	/* curses has the new size; the next round draws */
+		if (key != ERR && key != KEY_RESIZE)	/* curses has the new size; the next
+							 * round draws */
 			take_key(s, key);
 	}
 }
@@ -387,7 +394,8 @@ int cmd_top(const struct request *r)
 	}
 	filter_free(f);
 	for (i = 0; i < r->words.argc; i++)
-		snprintf(s.filter + strlen(s.filter), sizeof(s.filter) - strlen(s.filter), "%s%s", i ? " " : "", r->words.argv[i]);
+		snprintf(s.filter + strlen(s.filter), sizeof(s.filter) - strlen(s.filter), "%s%s",
+			 i ? " " : "", r->words.argv[i]);
 	s.conns = s.filter[0] != '\0';
 	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
 		complain("top needs a terminal; rdmastat -w 1 prints to anything");
@@ -405,7 +413,8 @@ int cmd_top(const struct request *r)
 	}
 	if (!newterm(NULL, stdout, stdin)) {
 		free(s.ended);
-		complain("top: the terminal %s is not known; set TERM", getenv("TERM") ? getenv("TERM") : "");
+		complain("top: the terminal %s is not known; set TERM",
+			 getenv("TERM") ? getenv("TERM") : "");
 		return EXIT_FAILED;
 	}
 	sigaction(SIGINT, &sa, NULL);

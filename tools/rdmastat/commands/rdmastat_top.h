@@ -1,5 +1,6 @@
 /*
- * rdmastat_top.h - what `rdmastat top` has in hand: samples and keys in rdmastat_top.c, drawing in rdmastat_draw.c.
+ * rdmastat_top.h - what `rdmastat top` has in hand: samples and keys in rdmastat_top.c, drawing
+ * in rdmastat_draw.c.
  */
 #ifndef RDMASHIM_RDMASTAT_TOP_H
 #define RDMASHIM_RDMASTAT_TOP_H
@@ -17,7 +18,8 @@ extern const char *const top_sorts[SORTS];
 struct ended {
 	char name[64];
 	uint64_t n, n_left;
-	struct sums s, left;		/* of those whose files are gone, and of those in this sample */
+	struct sums s, left;		/* of those whose files are gone, and of those in this
+					 * sample */
 	uint64_t moved[PATH_KINDS];	/* bytes that were in rows of their own in the last one */
 };
 

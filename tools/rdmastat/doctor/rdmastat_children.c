@@ -98,14 +98,17 @@ static int by_pid(const void *a, const void *b)
 }
 
 /* One of them that runs without it, and how many there are. */
-static const struct process *child_without(const struct process *p, size_t n, int parent, size_t *count)
+static const struct process *child_without(const struct process *p, size_t n, int parent,
+					   size_t *count)
 {
 	const struct process *one = NULL;
 
 	*count = 0;
 	for (size_t i = 0; i < n; i++)
-		if (p[i].parent == parent && !p[i].asked && !holds(p[i].pid, "maps", "librdmashim") &&
-		    holds(p[i].pid, "maps", "libc")) {	/* it is there, we may look, and it could have it */
+		if (p[i].parent == parent && !p[i].asked &&
+		    !holds(p[i].pid, "maps", "librdmashim") &&
+		    /* it is there, we may look, and it could have it */
+		    holds(p[i].pid, "maps", "libc")) {
 			one = &p[i];
 			++*count;
 		}
@@ -125,12 +128,14 @@ static void look(const struct doctor *d, FILE *to)
 		n += read_process(d, names[i], &p[n]);
 	qsort(p, n, sizeof(*p), by_pid);
 	for (i = 0; i < n && told < TOLD_MOST; i++) {
-		const struct process *one = p[i].asked ? child_without(p, n, p[i].pid, &count) : NULL;
+		const struct process *one = p[i].asked ? child_without(p, n, p[i].pid, &count)
+						       : NULL;
 
 		if (!one)
 			continue;
 		fprintf(to, "%zu %s of %d (%s), such as %d (%s)\n", count,
-			count == 1 ? "child" : "children", p[i].pid, p[i].name, one->pid, one->name);
+			count == 1 ? "child" : "children", p[i].pid, p[i].name, one->pid,
+			one->name);
 		told++;
 	}
 	fflush(to);
@@ -144,7 +149,8 @@ static void read_lines(int fd, char *buf, size_t len)
 	size_t at = 0;
 	ssize_t n;
 
-	while (at + 1 < len && poll(&p, 1, LOOK_MS) == 1 && (n = read(fd, buf + at, len - 1 - at)) > 0)
+	while (at + 1 < len && poll(&p, 1, LOOK_MS) == 1 &&
+	       (n = read(fd, buf + at, len - 1 - at)) > 0)
 		at += (size_t)n;
 	buf[at] = '\0';
 }
@@ -167,8 +173,11 @@ void check_children(struct doctor *d)
 	if (pid > 0 && !waitpid(pid, NULL, WNOHANG))
 		kill(pid, SIGKILL);
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		verdict(d, V_NONE, "children", "some programs hand on only the variables that their "
+		verdict(d, V_NONE, "children",
+			"some programs hand on only the variables that their "
 			"settings name (import_environment of Dovecot and Postfix: conf/dovecot, "
-			"conf/postfix), sudo and ssh none", "%s: run without the library, though "
-			"it was started with it", line);
+			"conf/postfix), sudo and ssh none",
+			"%s: run without the library, though "
+			"it was started with it",
+			line);
 }

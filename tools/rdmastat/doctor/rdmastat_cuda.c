@@ -1,10 +1,12 @@
 /*
- * rdmastat_cuda.c - the doctor on the hooks of the CUDA driver. A process of this program, with the library preloaded and libcuda
- * loaded, asks for each entry in each of the ways in which programs do, and looks whose code it is given; then it fires those
- * that can be fired on any device and compares the bytes. Whether the library itself trusts them it says in its log.
+ * rdmastat_cuda.c - the doctor on the hooks of the CUDA driver. A process of this program, with
+ * the library preloaded and libcuda loaded, asks for each entry in each of the ways in which
+ * programs do, and looks whose code it is given; then it fires those that can be fired on any
+ * device and compares the bytes. Whether the library itself trusts them it says in its log.
  *
- * The process is `rdmastat doctor-cuda`. It prints "none TEXT", or lines "ways GROUP GOOD ALL BAD" and "fired GOOD ALL BAD"; a BAD of "-"
- * is none. The entries are those of shim/cuda/cuda_calls.def.
+ * The process is `rdmastat doctor-cuda`. It prints "none TEXT", or lines "ways GROUP GOOD ALL
+ * BAD" and "fired GOOD ALL BAD"; a BAD of "-" is none. The entries are those of
+ * shim/cuda/cuda_calls.def.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +25,8 @@
 /* ---- the entries ---- */
 
 enum group { COPIES, WRITERS, READERS, WAITERS, GROUPS };
-static const char *const group_names[GROUPS] = { "copies and launches", "other writers", "readers", "waiters" };
+static const char *const group_names[GROUPS] = { "copies and launches", "other writers", "readers",
+						 "waiters" };
 static const struct entry { const char *name, *base; enum group group; } entries[] = {
 #define CUDA(name, base, flavour, params, args) { #name, #base, COPIES },
 #define CUDA_WRITER(name, base) { #name, #base, WRITERS },
@@ -35,7 +38,10 @@ static const struct entry { const char *name, *base; enum group group; } entries
 
 /* The ways to an entry. GET_1, GET_2: the two forms of cuGetProcAddress. */
 enum way { LINKED, DLSYM, GET_1, GET_2, GET_2_THREAD, WAYS };
-static const char *const way_names[WAYS] = { "as a symbol", "by dlsym", "by cuGetProcAddress", "by cuGetProcAddress_v2", "by cuGetProcAddress_v2 for per-thread streams" };
+static const char *const way_names[WAYS] = { "as a symbol", "by dlsym", "by cuGetProcAddress",
+					     "by cuGetProcAddress_v2",
+						     "by cuGetProcAddress_v2 for per-thread "
+							     "streams" };
 static const int versions[] = { 3020, 4000, 7000, 11030, 12000 };
 #define VERSIONS (sizeof(versions) / sizeof(versions[0]))
 
@@ -46,7 +52,8 @@ struct driver {
 };
 
 /* NULL: this driver has none. */
-static void *entry(const struct driver *d, enum way way, const char *name, const char *base, int version)
+static void *entry(const struct driver *d, enum way way, const char *name, const char *base,
+		   int version)
 {
 	void *p = NULL;
 	int status;
@@ -55,7 +62,11 @@ static void *entry(const struct driver *d, enum way way, const char *name, const
 	case LINKED: return dlsym(RTLD_DEFAULT, name);
 	case DLSYM:  return dlsym(d->handle, name);
 	case GET_1:  return d->get1 && !d->get1(base, &p, version, 0) ? p : NULL;
-	default:     return d->get2 && !d->get2(base, &p, version, way == GET_2_THREAD ? PER_THREAD : 0, &status) ? p : NULL;
+	default:
+		return d->get2 && !d->get2(base, &p, version, way == GET_2_THREAD ? PER_THREAD : 0,
+					   &status)
+			       ? p
+			       : NULL;
 	}
 }
 
@@ -75,7 +86,10 @@ static void prove(const struct driver *d, enum group g, const char *lib)
 	for (size_t i = 0; i < ENTRIES; i++)
 		for (int w = 0; entries[i].group == g && w < WAYS; w++)
 			for (size_t v = 0; v < (w < GET_1 ? 1 : VERSIONS); v++) {
-				void *p = dlsym(d->handle, entries[i].name) ? entry(d, (enum way)w, entries[i].name, entries[i].base, versions[v]) : NULL;
+				void *p = dlsym(d->handle, entries[i].name)
+						  ? entry(d, (enum way)w, entries[i].name,
+							  entries[i].base, versions[v])
+						  : NULL;
 
 				if (!p)
 					continue;
@@ -83,7 +97,8 @@ static void prove(const struct driver *d, enum group g, const char *lib)
 				if (is_hook(p, lib))
 					good++;
 				else if (!strcmp(bad, "-"))
-					snprintf(bad, sizeof(bad), "%s %s", entries[i].name, way_names[w]);
+					snprintf(bad, sizeof(bad), "%s %s", entries[i].name,
+						 way_names[w]);
 			}
 	printf("ways\t%s\t%zu\t%zu\t%s\n", group_names[g], good, all, bad);
 }
@@ -103,7 +118,8 @@ struct trial {
 };
 
 #define CALL(t, name, v, types, ...) ({ \
-	void *fn_ = entry((t)->d, (t)->way, (t)->way == GET_2_THREAD ? "" : #name #v, #name, (t)->way == GET_2_THREAD ? 7000 : 3020); \
+	void *fn_ = entry((t)->d, (t)->way, (t)->way == GET_2_THREAD ? "" : #name #v, #name, \
+		(t)->way == GET_2_THREAD ? 7000 : 3020); \
 	fn_ ? ((int (*) types)fn_)(__VA_ARGS__) : -1; })
 
 static void fired(struct trial *t, const char *what, bool ok)
@@ -140,11 +156,14 @@ static void fire(struct trial *t)
 	r = CALL(t, cuMemcpyDtoH, _v2, (void *, dev_ptr, size_t), t->in, t->b, BYTES);
 	fired(t, "cuMemcpyDtoH", !r && same(t));
 	fresh(t);
-	r = CALL(t, cuMemcpyHtoDAsync, _v2, (dev_ptr, const void *, size_t, void *), t->a, t->out, BYTES, t->stream);
+	r = CALL(t, cuMemcpyHtoDAsync, _v2, (dev_ptr, const void *, size_t, void *), t->a, t->out,
+		 BYTES, t->stream);
 	fired(t, "cuMemcpyHtoDAsync", !r);
-	r = CALL(t, cuMemcpyDtoDAsync, _v2, (dev_ptr, dev_ptr, size_t, void *), t->b, t->a, BYTES, t->stream);
+	r = CALL(t, cuMemcpyDtoDAsync, _v2, (dev_ptr, dev_ptr, size_t, void *), t->b, t->a, BYTES,
+		 t->stream);
 	fired(t, "cuMemcpyDtoDAsync", !r);
-	r = CALL(t, cuMemcpyDtoHAsync, _v2, (void *, dev_ptr, size_t, void *), t->in, t->b, BYTES, t->stream);
+	r = CALL(t, cuMemcpyDtoHAsync, _v2, (void *, dev_ptr, size_t, void *), t->in, t->b, BYTES,
+		 t->stream);
 	r = r ? r : CALL(t, cuCtxSynchronize,, (void));
 	fired(t, "cuMemcpyDtoHAsync", !r && same(t));
 	memset(t->out, 0x5a, BYTES);
@@ -166,7 +185,8 @@ static bool open_device(struct trial *t)
 	r = r ? r : CALL(t, cuStreamCreate,, (void **, unsigned), &t->stream, 0);
 	r = r ? r : CALL(t, cuMemAlloc, _v2, (dev_ptr *, size_t), &t->a, BYTES);
 	r = r ? r : CALL(t, cuMemAlloc, _v2, (dev_ptr *, size_t), &t->b, BYTES);
-	r = r ? r : CALL(t, cuMemHostAlloc,, (void **, size_t, unsigned), (void **)&t->in, BYTES, 0);
+	r = r ? r
+	      : CALL(t, cuMemHostAlloc, , (void **, size_t, unsigned), (void **)&t->in, BYTES, 0);
 	t->out = malloc(BYTES);
 	if (r || !t->out)
 		snprintf(t->bad, sizeof(t->bad), "device 0 cannot be used: CUDA error %d", r);
@@ -189,7 +209,8 @@ int cmd_cuda(int argc, char **argv)
 		return EXIT_OK;
 	}
 	d.get1 = (int (*)(const char *, void **, int, uint64_t))dlsym(d.handle, "cuGetProcAddress");
-	d.get2 = (int (*)(const char *, void **, int, uint64_t, int *))dlsym(d.handle, "cuGetProcAddress_v2");
+	d.get2 = (int (*)(const char *, void **, int, uint64_t, int *))dlsym(d.handle,
+									     "cuGetProcAddress_v2");
 	for (int g = 0; g < GROUPS; g++)
 		prove(&d, (enum group)g, argv[1]);
 	fflush(stdout);
@@ -218,13 +239,17 @@ static pid_t start(const char *lib, const char *conf, int out)
 	unsetenv("RDMASHIM");
 	unsetenv("RDMASHIM_STATS");
 	unsetenv("RDMASHIM_LOG_FILE");
-	if (!list || setenv("LD_PRELOAD", list, 1) || setenv("RDMASHIM_CONF", conf, 1) || setenv("RDMASHIM_LOG", "3", 1) || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+	if (!list || setenv("LD_PRELOAD", list, 1) || setenv("RDMASHIM_CONF", conf, 1) ||
+	    setenv("RDMASHIM_LOG", "3", 1) || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(126);
 	execl(exe, "rdmastat", "doctor-cuda", lib, (char *)NULL);
 	_exit(127);
 }
 
-struct answers { size_t ways, good, groups, fired, right; char bad[128], none[200], gpu_path[200], each[200]; };
+struct answers {
+	size_t ways, good, groups, fired, right;
+	char bad[128], none[200], gpu_path[200], each[200];
+};
 
 static void take_line(struct answers *a, char *line)
 {
@@ -234,8 +259,10 @@ static void take_line(struct answers *a, char *line)
 	line[strcspn(line, "\n")] = '\0';
 	if (!strncmp(line, "none\t", 5))
 		snprintf(a->none, sizeof(a->none), "%.*s", (int)sizeof(a->none) - 1, line + 5);
-	else if (sscanf(line, "ways\t%63[^\t]\t%zu\t%zu\t%127[^\t]", group, &good, &all, bad) == 4) {
-		snprintf(a->each + strlen(a->each), sizeof(a->each) - strlen(a->each), "%s%s %zu", a->groups ? ", " : "", group, good);
+	else if (sscanf(line, "ways\t%63[^\t]\t%zu\t%zu\t%127[^\t]", group, &good, &all, bad) ==
+		 4) {
+		snprintf(a->each + strlen(a->each), sizeof(a->each) - strlen(a->each), "%s%s %zu",
+			 a->groups ? ", " : "", group, good);
 		a->ways += all;
 		a->good += good;
 		a->groups++;
@@ -246,8 +273,12 @@ static void take_line(struct answers *a, char *line)
 		a->fired = all;
 		if (strcmp(bad, "-") && !a->bad[0])
 			snprintf(a->bad, sizeof(a->bad), "%s", bad);
-	} else if (gpu_path && (!strncmp(gpu_path, "GPU path on", 14) || !strncmp(gpu_path, "GPU path off", 15)) && !a->gpu_path[0]) {
-		snprintf(a->gpu_path, sizeof(a->gpu_path), "%.*s", (int)sizeof(a->gpu_path) - 1, gpu_path + 12);
+	} else if (gpu_path &&
+		   (!strncmp(gpu_path, "GPU path on", 14) ||
+		    !strncmp(gpu_path, "GPU path off", 15)) &&
+		   !a->gpu_path[0]) {
+		snprintf(a->gpu_path, sizeof(a->gpu_path), "%.*s", (int)sizeof(a->gpu_path) - 1,
+			 gpu_path + 12);
 	}
 }
 
@@ -256,24 +287,40 @@ static void judge(struct doctor *d, const struct answers *a, int status)
 	enum reason r = REASON_NONE;
 
 	if (a->groups < GROUPS)
-		verdict(d, V_FAIL, "gpu hooks", "report it, with what LD_PRELOAD=... rdmastat doctor-cuda LIB prints", "the process that tried them ended early (status %d)", status);
+		verdict(d, V_FAIL, "gpu hooks",
+			"report it, with what LD_PRELOAD=... rdmastat doctor-cuda LIB prints",
+			"the process that tried them ended early (status %d)", status);
 	else if (a->good < a->ways)
-		verdict(d, V_FAIL, "gpu hooks", reason_remedy(REASON_DEVICE_HOOKS), "%zu of %zu ways to the driver lead through the library; not %s: no GPU path", a->good, a->ways, a->bad);
+		verdict(d, V_FAIL, "gpu hooks", reason_remedy(REASON_DEVICE_HOOKS),
+			"%zu of %zu ways to the driver lead through the library; not %s: no GPU "
+			"path",
+			a->good, a->ways, a->bad);
 	else
-		verdict(d, V_OK, "gpu hooks", "", "all %zu ways to the driver lead through the library: %s", a->ways, a->each);
+		verdict(d, V_OK, "gpu hooks", "",
+			"all %zu ways to the driver lead through the library: %s", a->ways,
+			a->each);
 	if (a->groups < GROUPS)
 		return;
 	if (!a->fired || a->right < a->fired)
-		verdict(d, V_FAIL, "gpu copies", "nvidia-smi says whether device 0 works; then report it", "%zu of %zu that were tried did what they should; not %s", a->right, a->fired, a->bad[0] ? a->bad : "one");
+		verdict(d, V_FAIL, "gpu copies",
+			"nvidia-smi says whether device 0 works; then report it",
+			"%zu of %zu that were tried did what they should; not %s", a->right,
+			a->fired, a->bad[0] ? a->bad : "one");
 	else
-		verdict(d, V_OK, "gpu copies", "", "%zu on device 0 through the hooks, every byte compared", a->fired);
+		verdict(d, V_OK, "gpu copies", "",
+			"%zu on device 0 through the hooks, every byte compared", a->fired);
 	for (unsigned i = 0; i < REASON_COUNT; i++)
 		if (!strncmp(a->gpu_path, "off: ", 5) && !strcmp(a->gpu_path + 5, reason_name(i)))
 			r = (enum reason)i;
 	if (!strcmp(a->gpu_path, "on"))
-		verdict(d, V_OK, "GPU path", "", policy_tunables(d->policy)->device ? "possible here, and on by the policy" : "possible here; off by the policy (device off)");
+		verdict(d, V_OK, "GPU path", "",
+			policy_tunables(d->policy)->device
+				? "possible here, and on by the policy"
+				: "possible here; off by the policy (device off)");
 	else
-		verdict(d, policy_tunables(d->policy)->device == 2 ? V_FAIL : V_NONE, "GPU path", r ? reason_remedy(r) : "", "not possible here%s: %s", a->gpu_path[0] ? "" : ", the library does not say why",
+		verdict(d, policy_tunables(d->policy)->device == 2 ? V_FAIL : V_NONE, "GPU path",
+			r ? reason_remedy(r) : "", "not possible here%s: %s",
+			a->gpu_path[0] ? "" : ", the library does not say why",
 			r ? reason_text(r) : a->gpu_path);
 }
 
@@ -306,7 +353,10 @@ void check_cuda(struct doctor *d)
 		waitpid(pid, &status, 0);
 	unlink(conf);
 	if (a.none[0] && d->has_gpu)
-		verdict(d, V_FAIL, "gpu hooks", "install the driver's libcuda.so.1 (libcuda1), or put it into the container", "%s", a.none);
+		verdict(d, V_FAIL, "gpu hooks",
+			"install the driver's libcuda.so.1 (libcuda1), or put it into the "
+			"container",
+			"%s", a.none);
 	else if (!a.none[0])
 		judge(d, &a, status);
 }

@@ -1,5 +1,6 @@
 /*
- * rdmastat_devices.c - the doctor's checks of RDMA devices and GPUs, as /sys, /proc and /dev show them; no driver is called.
+ * rdmastat_devices.c - the doctor's checks of RDMA devices and GPUs, as /sys, /proc and /dev
+ * show them; no driver is called.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +20,15 @@ static int count_gids(const struct doctor *d, const char *dev, const char *port)
 	char gid[64];
 	int i, n = 0;
 
-	for (i = 0; i < GIDS && fact(d, gid, sizeof(gid), "/sys/class/infiniband/%s/ports/%s/gids/%d", dev, port, i); i++)
+	for (i = 0; i < GIDS && fact(d, gid, sizeof(gid),
+				     "/sys/class/infiniband/%s/ports/%s/gids/%d", dev, port, i);
+	     i++)
 		n += strcmp(gid, "0000:0000:0000:0000:0000:0000:0000:0000") != 0;
 	return n;
 }
 
-static void net_mtu(const struct doctor *d, const char *dev, const char *port, char *buf, size_t len)
+static void net_mtu(const struct doctor *d, const char *dev, const char *port, char *buf,
+		    size_t len)
 {
 	char dir[256], **net, mtu[24], name[24];
 
@@ -33,8 +37,10 @@ static void net_mtu(const struct doctor *d, const char *dev, const char *port, c
 	net = names_in(d, dir);
 	if (net && net[0] && fact(d, mtu, sizeof(mtu), "%s/%s/mtu", dir, net[0]))
 		snprintf(buf, len, "%s (%s)", mtu, net[0]);
-	else if (fact(d, name, sizeof(name), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0", dev, port) &&
-		 fact(d, mtu, sizeof(mtu), "/sys/class/net/%s/mtu", name))	/* a device in software */
+	else if (fact(d, name, sizeof(name), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0",
+		      dev, port) &&
+		 /* a device in software */
+		 fact(d, mtu, sizeof(mtu), "/sys/class/net/%s/mtu", name))
 		snprintf(buf, len, "%s (%s)", mtu, name);
 	names_free(net);
 }
@@ -50,13 +56,19 @@ static void check_port(struct doctor *d, const char *dev, const char *port)
 	fact(d, layer, sizeof(layer), "/sys/class/infiniband/%s/ports/%s/link_layer", dev, port);
 	net_mtu(d, dev, port, mtu, sizeof(mtu));
 	if (!strstr(state, "ACTIVE")) {
-		snprintf(mend, sizeof(mend), "%s", strcmp(layer, "InfiniBand") ? "ip link set DEV up, where rdma link names DEV; look at the cable" :
-			 "start a subnet manager (opensm); look at the cable");
+		snprintf(mend, sizeof(mend), "%s",
+			 strcmp(layer, "InfiniBand")
+				 ? "ip link set DEV up, where rdma link names DEV; look at the "
+				   "cable"
+				 : "start a subnet manager (opensm); look at the cable");
 		verdict(d, V_FAIL, name, mend, "port is %s, %s", state, layer);
 	} else if (!gids) {
-		verdict(d, V_FAIL, name, "give its network device an address: ip addr add ADDRESS dev DEV", "port is active, but has no GID");
+		verdict(d, V_FAIL, name,
+			"give its network device an address: ip addr add ADDRESS dev DEV",
+			"port is active, but has no GID");
 	} else {
-		verdict(d, V_OK, name, "", "port is active, %s, %s, %d GIDs, network MTU %s", layer, rate, gids, mtu);
+		verdict(d, V_OK, name, "", "port is active, %s, %s, %d GIDs, network MTU %s", layer,
+			rate, gids, mtu);
 	}
 }
 
@@ -76,9 +88,12 @@ static void check_node(struct doctor *d, const char *dir, const char *prefix, co
 	names_free(names);
 	snprintf(path, sizeof(path), "%s/%s%s", dir, prefix, strcmp(prefix, "uverbs") ? "" : "*");
 	if (!seen)
-		verdict(d, V_FAIL, what, "modprobe ib_uverbs rdma_ucm; containers: --device /dev/infiniband", "%s is not there", path);
+		verdict(d, V_FAIL, what,
+			"modprobe ib_uverbs rdma_ucm; containers: --device /dev/infiniband",
+			"%s is not there", path);
 	else if (!usable)
-		verdict(d, V_FAIL, what, "give this user access: chmod 666, or a udev rule", "%s may not be opened", path);
+		verdict(d, V_FAIL, what, "give this user access: chmod 666, or a udev rule",
+			"%s may not be opened", path);
 	else
 		verdict(d, V_OK, what, "", "%s may be opened (%d of %d)", path, usable, seen);
 }
@@ -97,7 +112,8 @@ static void check_rdma(struct doctor *d)
 	}
 	names_free(dev);
 	if (!d->has_rdma) {
-		verdict(d, V_NONE, "rdma devices", "", "none: connections to other hosts stay on TCP");
+		verdict(d, V_NONE, "rdma devices", "",
+			"none: connections to other hosts stay on TCP");
 		return;
 	}
 	check_node(d, "/dev/infiniband", "uverbs", "verbs device");
@@ -115,15 +131,20 @@ static void check_driver(struct doctor *d)
 	fact(d, v, sizeof(v), "/proc/driver/nvidia/version");
 	open = strstr(v, "Open Kernel Module") != NULL;
 	for (s = v; *s; s++)		/* the first word that looks like 535.104 */
-		if (s[0] >= '0' && s[0] <= '9' && (s == v || s[-1] == ' ') && sscanf(s, "%d.%*d", &major) == 1 && strchr(s, '.'))
+		if (s[0] >= '0' && s[0] <= '9' && (s == v || s[-1] == ' ') &&
+		    sscanf(s, "%d.%*d", &major) == 1 && strchr(s, '.'))
 			break;
 	snprintf(version, sizeof(version), "%.*s", (int)strcspn(s, " "), s);
 	if (major && major < 515)
-		verdict(d, V_WARN, "gpu driver", "install driver 515 or later", "NVIDIA %s: too old for dma-buf", version);
+		verdict(d, V_WARN, "gpu driver", "install driver 515 or later",
+			"NVIDIA %s: too old for dma-buf", version);
 	else
-		verdict(d, V_OK, "gpu driver", "", "NVIDIA %s, %s kernel module", version, open ? "open" : "closed");
+		verdict(d, V_OK, "gpu driver", "", "NVIDIA %s, %s kernel module", version,
+			open ? "open" : "closed");
 	if (open && major >= 515)
-		verdict(d, V_OK, "dma-buf", "", "the open driver exports GPU memory as dma-buf; whether the NIC takes it, only a registration tells");
+		verdict(d, V_OK, "dma-buf", "",
+			"the open driver exports GPU memory as dma-buf; whether the NIC takes it, "
+			"only a registration tells");
 	else
 		verdict(d, V_NONE, "dma-buf", "", "needs the open kernel module, 515 or later");
 }
@@ -134,10 +155,12 @@ static void check_peermem(struct doctor *d)
 
 	if (fact(d, v, sizeof(v), "/sys/module/nvidia_peermem/version"))
 		verdict(d, V_OK, "nvidia_peermem", "", "loaded, version %s", v);
-	else if (fact(d, v, sizeof(v), "/sys/kernel/mm/memory_peers/nv_mem/version") || fact(d, v, sizeof(v), "/sys/kernel/mm/memory_peers/nv_mem_nc/version"))
+	else if (fact(d, v, sizeof(v), "/sys/kernel/mm/memory_peers/nv_mem/version") ||
+		 fact(d, v, sizeof(v), "/sys/kernel/mm/memory_peers/nv_mem_nc/version"))
 		verdict(d, V_OK, "nvidia_peermem", "", "nv_mem is registered, version %s", v);
 	else if (d->has_rdma)
-		verdict(d, V_WARN, "nvidia_peermem", "modprobe nvidia_peermem", "not loaded: without dma-buf the NIC cannot reach GPU memory");
+		verdict(d, V_WARN, "nvidia_peermem", "modprobe nvidia_peermem",
+			"not loaded: without dma-buf the NIC cannot reach GPU memory");
 	else
 		verdict(d, V_NONE, "nvidia_peermem", "", "not loaded; only RDMA needs it");
 }
@@ -155,7 +178,8 @@ static void check_gdrdrv(struct doctor *d)
 	if (exists(d, "/dev/gdrdrv"))
 		verdict(d, V_OK, "gdrcopy", "", "/dev/gdrdrv is there");
 	else
-		verdict(d, V_NONE, "gdrcopy", "", "/dev/gdrdrv is not there: small copies to the GPU go by the driver");
+		verdict(d, V_NONE, "gdrcopy", "",
+			"/dev/gdrdrv is not there: small copies to the GPU go by the driver");
 }
 
 /* Size of BAR1 in bytes, out of the second line of `resource`. */
@@ -189,11 +213,14 @@ static void check_gpu(struct doctor *d, const char *pci)
 	fact(d, full, sizeof(full), "/sys/bus/pci/devices/%s/max_link_speed", pci);
 	human(bar, h, sizeof(h));
 	if (width[0] && max[0] && atoi(width) < atoi(max))
-		verdict(d, V_WARN, name, "reseat the card; look at the slot's width", "runs at x%s, could x%s (%s)", width, max, speed);
+		verdict(d, V_WARN, name, "reseat the card; look at the slot's width",
+			"runs at x%s, could x%s (%s)", width, max, speed);
 	else if (bar && bar < 1u << 30)
-		verdict(d, V_WARN, name, "enable resizable BAR / Above 4G decoding in the firmware", "BAR1 is only %s: little GPU memory can be registered at a time", h);
+		verdict(d, V_WARN, name, "enable resizable BAR / Above 4G decoding in the firmware",
+			"BAR1 is only %s: little GPU memory can be registered at a time", h);
 	else
-		verdict(d, V_OK, name, "", "x%s at %s of %s, BAR1 %s", width[0] ? width : "?", speed[0] ? speed : "?", full[0] ? full : "?", h);
+		verdict(d, V_OK, name, "", "x%s at %s of %s, BAR1 %s", width[0] ? width : "?",
+			speed[0] ? speed : "?", full[0] ? full : "?", h);
 }
 
 /* ---- how they are wired ---- */
@@ -229,7 +256,8 @@ static const char *distance(const char *a, const char *b)
 
 static void check_distance(struct doctor *d, const char *pci)
 {
-	char **dev = names_in(d, "/sys/class/infiniband"), link[256], gpu[PATH_MAX], nic[PATH_MAX], name[24];
+	char **dev = names_in(d, "/sys/class/infiniband"), link[256], gpu[PATH_MAX], nic[PATH_MAX],
+	     name[24];
 	size_t i;
 
 	snprintf(link, sizeof(link), "/sys/bus/pci/devices/%s", pci);
@@ -244,15 +272,18 @@ static void check_distance(struct doctor *d, const char *pci)
 		far = distance(gpu, nic);
 		snprintf(name, sizeof(name), "%.22s", dev[i]);
 		if (!strcmp(far, "PHB") || !strcmp(far, "SYS"))
-			verdict(d, V_WARN, name, "use a NIC below the same PCIe switch as the GPU", "GPU %s to %s: %s (through the %s)", pci, dev[i], far,
+			verdict(d, V_WARN, name, "use a NIC below the same PCIe switch as the GPU",
+				"GPU %s to %s: %s (through the %s)", pci, dev[i], far,
 				far[0] == 'P' ? "host bridge" : "link between CPUs");
 		else
-			verdict(d, V_OK, name, "", "GPU %s to %s: %s (one PCIe switch)", pci, dev[i], far);
+			verdict(d, V_OK, name, "", "GPU %s to %s: %s (one PCIe switch)", pci,
+				dev[i], far);
 	}
 	names_free(dev);
 }
 
-/* ACS redirection on a bridge sends transfers between devices up to the root. Extended capability 0x0d, control at +6. */
+/* ACS redirection on a bridge sends transfers between devices up to the root. Extended
+ * capability 0x0d, control at +6. */
 static int acs_of(const struct doctor *d, const char *pci)
 {
 	uint8_t c[4096];
@@ -288,7 +319,8 @@ static void check_acs(struct doctor *d)
 	for (i = 0; dev && dev[i]; i++) {
 		int acs;
 
-		if (!fact(d, class, sizeof(class), "/sys/bus/pci/devices/%s/class", dev[i]) || strncmp(class, "0x0604", 6))
+		if (!fact(d, class, sizeof(class), "/sys/bus/pci/devices/%s/class", dev[i]) ||
+		    strncmp(class, "0x0604", 6))
 			continue;
 		acs = acs_of(d, dev[i]);
 		unknown += acs < 0;
@@ -297,8 +329,12 @@ static void check_acs(struct doctor *d)
 	}
 	names_free(dev);
 	if (on)
-		verdict(d, V_WARN, "acs", "setpci -s BRIDGE ECAP_ACS+6.w=0 for each, or switch ACS off in the firmware",
-			"on at %d bridges (%s ...): transfers between GPU and NIC go up to the root", on, first);
+		verdict(d, V_WARN, "acs",
+			"setpci -s BRIDGE ECAP_ACS+6.w=0 for each, or switch ACS off in the "
+			"firmware",
+			"on at %d bridges (%s ...): transfers between GPU and NIC go up to the "
+			"root",
+			on, first);
 	else if (unknown)
 		verdict(d, V_NONE, "acs", "run the doctor as root", "not readable for this user");
 	else
@@ -312,11 +348,15 @@ static void check_iommu(struct doctor *d)
 	size_t i;
 
 	for (i = 0; group && group[i]; i++, n++)
-		if (fact(d, type, sizeof(type), "/sys/kernel/iommu_groups/%s/type", group[i]) && strncmp(type, "identity", 8))
+		if (fact(d, type, sizeof(type), "/sys/kernel/iommu_groups/%s/type", group[i]) &&
+		    strncmp(type, "identity", 8))
 			translated++;
 	names_free(group);
 	if (translated)
-		verdict(d, V_WARN, "iommu", "boot with iommu=pt", "%d of %d groups are translated: transfers between devices are slower or refused", translated, n);
+		verdict(d, V_WARN, "iommu", "boot with iommu=pt",
+			"%d of %d groups are translated: transfers between devices are slower or "
+			"refused",
+			translated, n);
 	else
 		verdict(d, V_OK, "iommu", "", n ? "pass-through" : "off");
 }
@@ -325,8 +365,10 @@ static bool is_gpu(const struct doctor *d, const char *pci)
 {
 	char vendor[32], class[32];
 
-	return fact(d, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", pci) && !strcmp(vendor, "0x10de") &&
-	       fact(d, class, sizeof(class), "/sys/bus/pci/devices/%s/class", pci) && (!strncmp(class, "0x0302", 6) || !strncmp(class, "0x0300", 6));
+	return fact(d, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", pci) &&
+	       !strcmp(vendor, "0x10de") &&
+	       fact(d, class, sizeof(class), "/sys/bus/pci/devices/%s/class", pci) &&
+	       (!strncmp(class, "0x0302", 6) || !strncmp(class, "0x0300", 6));
 }
 
 void check_devices(struct doctor *d)

@@ -1,6 +1,7 @@
 /*
- * rdmastat_doctor.c - `rdmastat doctor [PEER]`: runs the checks, shows each with the fact that was read and what mends it; the exit
- * code is the worst. The checks themselves: rdmastat_machine.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c, rdmastat_cuda.c.
+ * rdmastat_doctor.c - `rdmastat doctor [PEER]`: runs the checks, shows each with the fact that
+ * was read and what mends it; the exit code is the worst. The checks themselves:
+ * rdmastat_machine.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c, rdmastat_cuda.c.
  */
 #include <dirent.h>
 #include <stdarg.h>
@@ -17,13 +18,17 @@
 enum { D_JSON, D_LIB, D_NO_TRANSFER, D_ROOT, D_HELP, D_OPTIONS };
 static const struct opt options[D_OPTIONS] = {
 	[D_JSON]	= { 'j', "json", NULL, "print JSON" },
-	[D_LIB]		= { 'l', "lib", "FILE", "this librdmashim.so instead of the installed one" },
+	[D_LIB]		= { 'l', "lib", "FILE",
+			    "this librdmashim.so instead of the installed one" },
 	[D_NO_TRANSFER] = { 0, "no-transfer", NULL, "only look, move no bytes" },
-	[D_ROOT]	= { 0, "root", "DIR", "read /sys, /proc and /dev below DIR, such as a copy from another machine" },
+	[D_ROOT]	= { 0, "root", "DIR",
+			    "read /sys, /proc and /dev below DIR, such as a copy from another "
+				    "machine" },
 	[D_HELP]	= { 'h', "help", NULL, "print this text" },
 };
 
-void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt, ...)
+void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt,
+	     ...)
 {
 	struct check *c;
 	va_list ap;
@@ -111,7 +116,8 @@ static const struct {
 	const char *word;
 	enum tint tint;
 } verdicts[] = {
-	[V_OK] = { "ok", TINT_GOOD }, [V_NONE] = { "none", TINT_DIM }, [V_WARN] = { "warn", TINT_WARN }, [V_FAIL] = { "FAIL", TINT_BAD },
+	[V_OK] = { "ok", TINT_GOOD }, [V_NONE] = { "none", TINT_DIM },
+		[V_WARN] = { "warn", TINT_WARN }, [V_FAIL] = { "FAIL", TINT_BAD },
 };
 
 static void show_check(const struct doctor *d, const struct check *c)
@@ -120,7 +126,8 @@ static void show_check(const struct doctor *d, const struct check *c)
 	char head[128];
 	int at = narrow ? 2 : 24;
 
-	snprintf(head, sizeof(head), narrow ? "%s%s%s %s: " : "%s%-4s%s %-18s ", tint(&d->r, verdicts[c->verdict].tint), verdicts[c->verdict].word,
+	snprintf(head, sizeof(head), narrow ? "%s%s%s %s: " : "%s%-4s%s %-18s ",
+		 tint(&d->r, verdicts[c->verdict].tint), verdicts[c->verdict].word,
 		 tint(&d->r, TINT_OFF), c->name);
 	print_wrapped(stdout, head, at, c->fact, d->r.width);
 	if (c->mend[0]) {
@@ -141,7 +148,8 @@ static enum verdict show(const struct doctor *d)
 		if (d->check[i].verdict > worst)
 			worst = d->check[i].verdict;
 	}
-	snprintf(sum, sizeof(sum), "%zu ok, %zu warning%s, %zu failure%s", count[V_OK], count[V_WARN], plural(count[V_WARN]), count[V_FAIL], plural(count[V_FAIL]));
+	snprintf(sum, sizeof(sum), "%zu ok, %zu warning%s, %zu failure%s", count[V_OK],
+		 count[V_WARN], plural(count[V_WARN]), count[V_FAIL], plural(count[V_FAIL]));
 	print_wrapped(stdout, "", 0, sum, d->r.width);
 	return worst;
 }
@@ -158,7 +166,8 @@ static enum verdict show_json(const struct doctor *d)
 
 		json_add(o, "name", json_str(c->name));
 		json_add(o, "old_name", json_str(former_name("check", c->name)));
-		json_add(o, "verdict", json_str(c->verdict == V_FAIL ? "fail" : verdicts[c->verdict].word));
+		json_add(o, "verdict",
+			 json_str(c->verdict == V_FAIL ? "fail" : verdicts[c->verdict].word));
 		json_add(o, "fact", json_str(c->fact));
 		json_add(o, "remedy", c->mend[0] ? json_str(c->mend) : NULL);
 		json_object_array_add(a, o);
@@ -166,7 +175,10 @@ static enum verdict show_json(const struct doctor *d)
 			worst = c->verdict;
 	}
 	json_add(root, "checks", a);
-	json_add(root, "worst", json_str(worst == V_FAIL ? "fail" : worst == V_WARN ? "warn" : "ok"));
+	json_add(root, "worst",
+		 json_str(worst == V_FAIL   ? "fail"
+			  : worst == V_WARN ? "warn"
+					    : "ok"));
 	json_print(&d->r, root);
 	return worst;
 }

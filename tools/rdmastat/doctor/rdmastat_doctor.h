@@ -30,12 +30,14 @@ struct doctor {
 };
 
 /* Adds a check. mend: the command or step that mends it, "" for none. */
-void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
+void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt,
+	     ...) __attribute__((format(printf, 5, 6)));
 
 /* The first line of a file under d->root, without its newline; false if it cannot be read. */
-bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The names in a directory under d->root, sorted; NULL-terminated, names_free(). NULL if there is none. */
+bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* The names in a directory under d->root, sorted; NULL-terminated, names_free(). NULL if there
+ * is none. */
 char **names_in(const struct doctor *d, const char *dir);
 void names_free(char **names);
 

@@ -1,9 +1,9 @@
 /*
  * rdmastat_killed.c - see rdmastat_killed.h.
  *
- * The kernel does not say for which call a seccomp filter has ended a process. So each of those that
- * the library makes (shim/base/syscalls.def) is tried here, with arguments that none of them takes, in a
- * child of its own: a filter comes before the call looks at them.
+ * The kernel does not say for which call a seccomp filter has ended a process. So each of those
+ * that the library makes (shim/base/syscalls.def) is tried here, with arguments that none of
+ * them takes, in a child of its own: a filter comes before the call looks at them.
  */
 #include "doctor/rdmastat_killed.h"
 

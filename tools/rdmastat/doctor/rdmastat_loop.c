@@ -1,10 +1,12 @@
 /*
- * rdmastat_loop.c - the doctor's last word: two processes of this program, with the library preloaded, send each other bytes over
- * each path, and every byte is compared. The processes are `rdmastat doctor-loop server` and `... client PORT`, started with a policy and
- * a counter directory of their own; what their counters say afterwards tells which path the bytes took.
+ * rdmastat_loop.c - the doctor's last word: two processes of this program, with the library
+ * preloaded, send each other bytes over each path, and every byte is compared. The processes are
+ * `rdmastat doctor-loop server` and `... client PORT`, started with a policy and a counter
+ * directory of their own; what their counters say afterwards tells which path the bytes took.
  *
- * The server prints its port and echoes one connection. The client sends until its stdin is closed (at least ROUNDS rounds),
- * then prints "ok BYTES NANOSECONDS": the bytes compared and its median round trip.
+ * The server prints its port and echoes one connection. The client sends until its stdin is
+ * closed (at least ROUNDS rounds), then prints "ok BYTES NANOSECONDS": the bytes compared and
+ * its median round trip.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,7 +36,8 @@
 
 /* ---- the two processes ---- */
 
-/* Byte `at` of the stream: no two blocks are alike, so that bytes lost, doubled or out of order show. */
+/* Byte `at` of the stream: no two blocks are alike, so that bytes lost, doubled or out of order
+ * show. */
 static void pattern(unsigned char *buf, size_t len, uint64_t at)
 {
 	size_t i;
@@ -80,7 +83,8 @@ static int loop_server(void)
 	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, one = 1;
 	ssize_t n;
 
-	if (l < 0 || bind(l, (struct sockaddr *)&a, len) || listen(l, 1) || getsockname(l, (struct sockaddr *)&a, &len)) {
+	if (l < 0 || bind(l, (struct sockaddr *)&a, len) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&a, &len)) {
 		complain("doctor-loop: %s", strerror(errno));
 		return EXIT_FAILED;
 	}
@@ -142,13 +146,15 @@ static int loop_client(const char *port)
 		pattern(out, len, at);
 		t = ns_now();
 		if (!send_bytes(fd, out, len) || !receive_bytes(fd, in, len)) {
-			complain("doctor-loop: the connection ended after %llu bytes", (unsigned long long)at);
+			complain("doctor-loop: the connection ended after %llu bytes",
+				 (unsigned long long)at);
 			return EXIT_FAILED;
 		}
 		if (len == SMALL)
 			took[rounds % ROUNDS] = ns_now() - t;
 		if (memcmp(out, in, len)) {
-			complain("doctor-loop: other bytes came back, after %llu that were right", (unsigned long long)at);
+			complain("doctor-loop: other bytes came back, after %llu that were right",
+				 (unsigned long long)at);
 			return EXIT_FAILED;
 		}
 		at += len;
@@ -248,7 +254,8 @@ static void end(struct child *c)
 static bool make_env(struct run *r, const char *lib)
 {
 	static char preload[PATH_MAX + 4096];
-	static const char *const drop[] = { "LD_PRELOAD=", "RDMASHIM=", "RDMASHIM_CONF=", "RDMASHIM_STAT_DIR=", "RDMASHIM_STATS=", "COLUMNS=" };
+	static const char *const drop[] = { "LD_PRELOAD=", "RDMASHIM=", "RDMASHIM_CONF=",
+					    "RDMASHIM_STAT_DIR=", "RDMASHIM_STATS=", "COLUMNS=" };
 	extern char **environ;
 	char *list = preload_with(lib);
 	size_t n = 0, i, k;
@@ -278,12 +285,14 @@ static bool prepare(struct run *r, const char *lib, const char *path)
 	char file[256];
 	FILE *f;
 
-	if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/rdmashim-doctor.XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof(r->dir))
+	if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/rdmashim-doctor.XXXXXX",
+			     tmp && *tmp ? tmp : "/tmp") >= sizeof(r->dir))
 		errno = ENAMETOOLONG;
 	else if (mkdtemp(r->dir))
 		made = true;
 	if (!made) {
-		snprintf(r->why, sizeof(r->why), "no directory for the trial, %.100s: %s", r->dir, strerror(errno));
+		snprintf(r->why, sizeof(r->why), "no directory for the trial, %.100s: %s", r->dir,
+			 strerror(errno));
 		return false;
 	}
 	snprintf(file, sizeof(file), "%s/policy", r->dir);
@@ -372,7 +381,8 @@ static const char *client_failed(const struct run *r)
 			 : "the connection hung";
 }
 
-static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_t *bytes, uint64_t *ns)
+static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_t *bytes,
+		     uint64_t *ns)
 {
 	char *server[] = { "rdmastat", "doctor-loop", "server", NULL };
 	char port[32] = "", line[128] = "";
@@ -390,7 +400,8 @@ static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_
 	wait_for_path(r, path, s);
 	close(r->client.in);		/* enough */
 	r->client.in = -1;
-	if (!line_from(&r->client, line, sizeof(line), 20000) || sscanf(line, "ok %llu %llu", &b, &t) != 2) {
+	if (!line_from(&r->client, line, sizeof(line), 20000) ||
+	    sscanf(line, "ok %llu %llu", &b, &t) != 2) {
 		explain(r, client_failed(r));
 		return false;
 	}
@@ -413,17 +424,25 @@ static uint64_t transfer(struct doctor *d, enum path_kind path, uint64_t tcp_ns)
 	human(bytes, h, sizeof(h));
 	human(s.bytes[path], f, sizeof(f));
 	if (ns && tcp_ns > ns + ns / 10)
-		snprintf(gain, sizeof(gain), ", TCP's is %.1f times as long", (double)tcp_ns / (double)ns);
+		snprintf(gain, sizeof(gain), ", TCP's is %.1f times as long",
+			 (double)tcp_ns / (double)ns);
 	if (!ok)
 		verdict(d, V_FAIL, name,
-			r.remedy ? r.remedy : "run with log_level 4 in the policy file, and report it",
+			r.remedy ? r.remedy
+				 : "run with log_level 4 in the policy file, and report it",
 			"%s", r.why[0] ? r.why : strerror(errno));
 	else if (s.bytes[path])
-		verdict(d, V_OK, name, "", "%s there and back, every byte compared; round trip of 64 bytes %.1f us%s", h, (double)ns / 1e3, gain);
+		verdict(d, V_OK, name, "",
+			"%s there and back, every byte compared; round trip of 64 bytes %.1f us%s",
+			h, (double)ns / 1e3, gain);
 	else if (path == PATH_RDMA)
-		verdict(d, V_WARN, name, "", "%s compared, but none by RDMA: this version has no such path between processes of one host", h);
+		verdict(d, V_WARN, name, "",
+			"%s compared, but none by RDMA: this version has no such path between "
+			"processes of one host",
+			h);
 	else
-		verdict(d, V_FAIL, name, top_reasons(&s, top) ? reason_remedy(top[0]) : "", "%s compared, but none by %s: %s", h, path_name(path),
+		verdict(d, V_FAIL, name, top_reasons(&s, top) ? reason_remedy(top[0]) : "",
+			"%s compared, but none by %s: %s", h, path_name(path),
 			top_reasons(&s, top) ? reason_text(top[0]) : "no reason is known");
 	tidy(&r);
 	return ok ? ns : 0;
@@ -434,7 +453,8 @@ void check_transfers(struct doctor *d)
 	uint64_t tcp;
 
 	if (!d->lib[0]) {
-		verdict(d, V_FAIL, "transfer", "make install, or rdmastat doctor --lib FILE", "no library to try");
+		verdict(d, V_FAIL, "transfer", "make install, or rdmastat doctor --lib FILE",
+			"no library to try");
 		return;
 	}
 	tcp = transfer(d, PATH_TCP, 0);

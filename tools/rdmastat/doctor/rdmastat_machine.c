@@ -1,6 +1,6 @@
 /*
- * rdmastat_machine.c - the doctor's checks of what the shared-memory path needs: library, policy, limits, kernel services. Each is
- * tried rather than looked up where that is possible.
+ * rdmastat_machine.c - the doctor's checks of what the shared-memory path needs: library,
+ * policy, limits, kernel services. Each is tried rather than looked up where that is possible.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,11 +58,14 @@ static void check_library(struct doctor *d)
 	pid_t pid;
 
 	if (!d->lib[0]) {
-		verdict(d, V_FAIL, "library", "make install, or name it: rdmastat doctor --lib FILE", "%s", library_missing());
+		verdict(d, V_FAIL, "library",
+			"make install, or name it: rdmastat doctor --lib FILE", "%s",
+			library_missing());
 		return;
 	}
 	if (pipe2(p, O_CLOEXEC)) {
-		verdict(d, V_FAIL, "library", "raise RLIMIT_NOFILE", "no pipe: %s", strerror(errno));
+		verdict(d, V_FAIL, "library", "raise RLIMIT_NOFILE", "no pipe: %s",
+			strerror(errno));
 		return;
 	}
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", d->lib);
@@ -75,7 +78,8 @@ static void check_library(struct doctor *d)
 	n = read(p[0], err, sizeof(err) - 1);
 	close(p[0]);
 	if (status || n > 0)
-		verdict(d, V_FAIL, "library", "build it for this system: make", "%s does not load: %s", d->lib, n > 0 ? err : "the program failed");
+		verdict(d, V_FAIL, "library", "build it for this system: make",
+			"%s does not load: %s", d->lib, n > 0 ? err : "the program failed");
 	else
 		verdict(d, V_OK, "library", "", "%s loads", d->lib);
 }
@@ -83,9 +87,12 @@ static void check_library(struct doctor *d)
 static void check_environment(struct doctor *d)
 {
 	if (policy_switched_off())
-		verdict(d, V_WARN, "environment", "unset RDMASHIM", "RDMASHIM=%s switches the library off in every program started from here", getenv("RDMASHIM"));
+		verdict(d, V_WARN, "environment", "unset RDMASHIM",
+			"RDMASHIM=%s switches the library off in every program started from here",
+			getenv("RDMASHIM"));
 	else if (getuid() != geteuid())
-		verdict(d, V_WARN, "environment", "", "set-user-id: the library is off in such programs");
+		verdict(d, V_WARN, "environment", "",
+			"set-user-id: the library is off in such programs");
 	else
 		verdict(d, V_OK, "environment", "", "nothing switches it off");
 }
@@ -101,7 +108,8 @@ static void check_policy(struct doctor *d)
 
 	d->policy = policy_builtin();
 	if (rc == -ENOENT && !policy_path_given(false)) {
-		verdict(d, V_OK, "policy", "", "%s: no such file; built-in default: shared memory on, RDMA off", path);
+		verdict(d, V_OK, "policy", "",
+			"%s: no such file; built-in default: shared memory on, RDMA off", path);
 		return;
 	}
 	if (rc) {
@@ -113,14 +121,20 @@ static void check_policy(struct doctor *d)
 	}
 	d->policy = p;			/* kept until the end */
 	if (!policy_mode_on(p))
-		verdict(d, V_WARN, "policy", "rdmastat policy set mode on", "%s says mode off: everything is TCP", path);
+		verdict(d, V_WARN, "policy", "rdmastat policy set mode on",
+			"%s says mode off: everything is TCP", path);
 	else if (policy_tunables(p)->force_cut_every)
-		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
+		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every",
+			"%s cuts and rewinds for tests (force_cut_every)", path);
 	else
-		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path, policy_rules(p), plural(policy_rules(p)));
+		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path,
+			policy_rules(p), plural(policy_rules(p)));
 	if (policy_skipped(p, &one))
-		verdict(d, V_WARN, "policy owner", "include files of a directory in which nobody else may write",
-			"%s is left out: it is somebody else's, in a directory where others may write", one);
+		verdict(d, V_WARN, "policy owner",
+			"include files of a directory in which nobody else may write",
+			"%s is left out: it is somebody else's, in a directory where others may "
+			"write",
+			one);
 }
 
 /* ---- other hosts ---- */
@@ -137,26 +151,34 @@ static void check_key(struct doctor *d, const char *key)
 		return;
 	}
 	if (error == EINVAL || error == EISDIR) {
-		verdict(d, V_FAIL, "key", "name a regular file", "%s is not a regular file, so it is not used", key);
+		verdict(d, V_FAIL, "key", "name a regular file",
+			"%s is not a regular file, so it is not used", key);
 		return;
 	}
 	if (error || stat(t.path, &st)) {
 		error = error ? error : errno;
 		if (error == ENOENT)
 			snprintf(mend, sizeof(mend),
-				 "(umask 077; head -c 32 /dev/urandom > %s), and copy it to every host",
+				 "(umask 077; head -c 32 /dev/urandom > %s), and copy it to every "
+				 "host",
 				 shell_word(key, word, sizeof(word)));
 		else
-			snprintf(mend, sizeof(mend), "name a file that the programs' user can read: rdmastat policy set key_file FILE");
+			snprintf(mend, sizeof(mend),
+				 "name a file that the programs' user can read: rdmastat policy "
+				 "set key_file FILE");
 		verdict(d, V_FAIL, "key", mend, "%s: %s", key, strerror(error));
 		return;
 	}
 	if (st.st_size < 16)
-		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key, (long long)st.st_size);
+		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key,
+			(long long)st.st_size);
 	else if (access(key, R_OK))
-		verdict(d, V_FAIL, "key", "run the programs as its owner, or give each user a key file", "%s: %s", key, strerror(errno));
+		verdict(d, V_FAIL, "key",
+			"run the programs as its owner, or give each user a key file", "%s: %s",
+			key, strerror(errno));
 	else
-		verdict(d, V_OK, "key", "", "%s, mode %04o, %lld bytes", key, st.st_mode & 07777, (long long)st.st_size);
+		verdict(d, V_OK, "key", "", "%s, mode %04o, %lld bytes", key, st.st_mode & 07777,
+			(long long)st.st_size);
 }
 
 /* Free, or held by a process under the library, which hands connections on to the others? */
@@ -171,29 +193,39 @@ static void check_port_holder(struct doctor *d, unsigned port)
 		rc = errno;
 	if (s >= 0)
 		close(s);
-	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the library", port);
+	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the library",
+		 port);
 	if (!rc)
-		verdict(d, V_OK, "discovery port", "", "%u is free; the first program with an RDMA rule takes it", port);
+		verdict(d, V_OK, "discovery port", "",
+			"%u is free; the first program with an RDMA rule takes it", port);
 	else if (rc == EADDRINUSE)
 		verdict(d, V_OK, "discovery port", mend, "%u is held already", port);
 	else
-		verdict(d, V_FAIL, "discovery port", "set another discovery_port, at every host", "%u cannot be taken: %s", port, strerror(rc));
+		verdict(d, V_FAIL, "discovery port", "set another discovery_port, at every host",
+			"%u cannot be taken: %s", port, strerror(rc));
 }
 
 /* What the policy says of a link, where it says anything. */
 static void check_link_settings(struct doctor *d)
 {
 	const struct policy_tunables *t = policy_tunables(d->policy);
-	char ring[16], mtu[40] = "as large as the network interface takes", timeout[40] = "by the network's own timeout";
+	char ring[16], mtu[40] = "as large as the network interface takes",
+		       timeout[40] = "by the network's own timeout";
 
 	human(t->rdma_ring, ring, sizeof(ring));
 	if (t->rdma_mtu)
-		snprintf(mtu, sizeof(mtu), "of at most %llu bytes", (unsigned long long)t->rdma_mtu);
+		snprintf(mtu, sizeof(mtu), "of at most %llu bytes",
+			 (unsigned long long)t->rdma_mtu);
 	if (t->rdma_ack_timeout)
-		snprintf(timeout, sizeof(timeout), "after 4.096 us * 2^%llu", (unsigned long long)t->rdma_ack_timeout);
-	verdict(d, V_OK, "rdma links", "", "%llu streams with rings of %s; packets %s, sent again %llu times, %s; type of service %llu; %s",
-		(unsigned long long)t->rdma_streams, ring, mtu, (unsigned long long)t->rdma_retries, timeout, (unsigned long long)t->rdma_tos,
-		policy_has_via(d->policy) ? "from an address in rdma_via" : "from the address of the TCP connection");
+		snprintf(timeout, sizeof(timeout), "after 4.096 us * 2^%llu",
+			 (unsigned long long)t->rdma_ack_timeout);
+	verdict(d, V_OK, "rdma links", "",
+		"%llu streams with rings of %s; packets %s, sent again %llu times, %s; type of "
+		"service %llu; %s",
+		(unsigned long long)t->rdma_streams, ring, mtu, (unsigned long long)t->rdma_retries,
+		timeout, (unsigned long long)t->rdma_tos,
+		policy_has_via(d->policy) ? "from an address in rdma_via"
+					  : "from the address of the TCP connection");
 }
 
 /* Between hosts a connection is known by the timestamp of its SYN. */
@@ -203,7 +235,8 @@ static void check_timestamps(struct doctor *d)
 	int fd = open("/proc/sys/net/ipv4/tcp_timestamps", O_RDONLY | O_CLOEXEC);
 
 	if (fd >= 0 && read(fd, on, 1) == 1 && on[0] == '0')
-		verdict(d, V_FAIL, "timestamps", "sysctl net.ipv4.tcp_timestamps=1", "TCP timestamps are off: connections from here to other hosts stay on TCP");
+		verdict(d, V_FAIL, "timestamps", "sysctl net.ipv4.tcp_timestamps=1",
+			"TCP timestamps are off: connections from here to other hosts stay on TCP");
 	if (fd >= 0)
 		close(fd);
 }
@@ -214,15 +247,18 @@ static void check_net(struct doctor *d)
 	const char *key = policy_key_file(d->policy);
 
 	if (!port) {
-		verdict(d, V_NONE, "discovery", "", "discovery_port is not set: connections to other hosts stay on TCP");
+		verdict(d, V_NONE, "discovery", "",
+			"discovery_port is not set: connections to other hosts stay on TCP");
 		return;
 	}
 	if (key[0])
 		check_key(d, key);
 	else if (!d->policy->nnets)
-		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "discovery_port is %u, but no host is trusted", port);
+		verdict(d, V_FAIL, "key", "set key_file or rdma_networks",
+			"discovery_port is %u, but no host is trusted", port);
 	else
-		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address", d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
+		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address",
+			d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
 	check_port_holder(d, port);
 	check_timestamps(d);
 	check_link_settings(d);
@@ -248,10 +284,12 @@ static void check_kernel(struct doctor *d)
 static void check_cpus(struct doctor *d)
 {
 	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+	int n = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+							: CPU_COUNT(&set);
 
 	if (n < 2)
-		verdict(d, V_WARN, "cpus", "allow this process a second CPU (taskset, cpuset)", "one CPU: the two ends cannot run at a time, so little is gained");
+		verdict(d, V_WARN, "cpus", "allow this process a second CPU (taskset, cpuset)",
+			"one CPU: the two ends cannot run at a time, so little is gained");
 	else
 		verdict(d, V_OK, "cpus", "", "%d CPUs may be used", n);
 }
@@ -270,9 +308,13 @@ static void check_nofile(struct doctor *d)
 
 	getrlimit(RLIMIT_NOFILE, &l);
 	if (l.rlim_cur < 256)
-		verdict(d, V_WARN, "descriptors", "ulimit -n 4096", "RLIMIT_NOFILE is %llu; the library may use an eighth of it", (unsigned long long)l.rlim_cur);
+		verdict(d, V_WARN, "descriptors", "ulimit -n 4096",
+			"RLIMIT_NOFILE is %llu; the library may use an eighth of it",
+			(unsigned long long)l.rlim_cur);
 	else
-		verdict(d, V_OK, "descriptors", "", "RLIMIT_NOFILE is %llu; the library may use an eighth of it", (unsigned long long)l.rlim_cur);
+		verdict(d, V_OK, "descriptors", "",
+			"RLIMIT_NOFILE is %llu; the library may use an eighth of it",
+			(unsigned long long)l.rlim_cur);
 }
 
 static void check_memory(struct doctor *d)
@@ -289,18 +331,25 @@ static void check_memory(struct doctor *d)
 	getrlimit(RLIMIT_AS, &l);
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	if (fd < 0) {
-		verdict(d, V_FAIL, "shared memory", "allow memfd_create in the seccomp filter or sandbox", "memfd_create: %s",
+		verdict(d, V_FAIL, "shared memory",
+			"allow memfd_create in the seccomp filter or sandbox", "memfd_create: %s",
 			kills ? "a filter ends processes for it" : strerror(e));
 		return;
 	}
-	sealed = !ftruncate(fd, (off_t)need) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	sealed = !ftruncate(fd, (off_t)need) &&
+		 !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (sealed)
 		m = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m == MAP_FAILED)
-		verdict(d, V_FAIL, "shared memory", "ulimit -v unlimited, or rdmastat policy set link_streams 64",
-			"the first link to a process takes %s of address space: %s (RLIMIT_AS %s)", h, strerror(errno), limit);
+		verdict(d, V_FAIL, "shared memory",
+			"ulimit -v unlimited, or rdmastat policy set link_streams 64",
+			"the first link to a process takes %s of address space: %s (RLIMIT_AS %s)",
+			h, strerror(errno), limit);
 	else
-		verdict(d, V_OK, "shared memory", "", "the %s of address space of the first link to a process can be made, sealed and mapped (RLIMIT_AS %s)", h, limit);
+		verdict(d, V_OK, "shared memory", "",
+			"the %s of address space of the first link to a process can be made, "
+			"sealed and mapped (RLIMIT_AS %s)",
+			h, limit);
 	if (m != MAP_FAILED)
 		munmap(m, need);
 	close(fd);
@@ -318,11 +367,15 @@ static void check_memlock(struct doctor *d)
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	human(need, h, sizeof(h));
 	if (!d->has_rdma && !t->discovery_port)
-		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it", limit);
+		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it",
+			limit);
 	else if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < need)
-		verdict(d, d->has_rdma ? V_FAIL : V_WARN, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+		verdict(d, d->has_rdma ? V_FAIL : V_WARN, "memlock",
+			"ulimit -l unlimited (in services: LimitMEMLOCK=infinity)",
+			"RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
 	else
-		verdict(d, V_OK, "memlock", "", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+		verdict(d, V_OK, "memlock", "", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s",
+			limit, h);
 }
 
 static void *no_work(void *arg)
@@ -336,7 +389,8 @@ static void check_thread(struct doctor *d)
 	int rc = pthread_create(&t, NULL, no_work, NULL);
 
 	if (rc) {
-		verdict(d, V_FAIL, "thread", "ulimit -u 4096", "no thread can be started: %s", strerror(rc));
+		verdict(d, V_FAIL, "thread", "ulimit -u 4096", "no thread can be started: %s",
+			strerror(rc));
 		return;
 	}
 	pthread_join(t, NULL);
@@ -354,7 +408,8 @@ static bool counters_elsewhere(struct doctor *d, const char *taken, uid_t by)
 	close(fd);
 	snprintf(mend, sizeof(mend), "as root: rm -rf %s", shell_word(taken, word, sizeof(word)));
 	verdict(d, V_WARN, "counters", mend,
-		"%s was made by user %u; counters go to %s, where rdmastat finds them", taken, by, dir);
+		"%s was made by user %u; counters go to %s, where rdmastat finds them", taken, by,
+		dir);
 	return true;
 }
 
@@ -389,11 +444,15 @@ static bool counters_cannot_be(struct doctor *d, const char *dir)
 	if (!rc)
 		return false;
 	if (rc == -ENOSPC || rc == -EDQUOT)
-		verdict(d, V_FAIL, "counters", "mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)",
+		verdict(d, V_FAIL, "counters",
+			"mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)",
 			"%s is full: rdmastat does not see programs that start now", dir);
 	else
-		verdict(d, V_FAIL, "counters", "mount a tmpfs on /dev/shm, or name a directory that can be written: RDMASHIM_STAT_DIR",
-			"no counter file can be made in %s: %s; rdmastat does not see any program", dir, strerror(-rc));
+		verdict(d, V_FAIL, "counters",
+			"mount a tmpfs on /dev/shm, or name a directory that can be written: "
+			"RDMASHIM_STAT_DIR",
+			"no counter file can be made in %s: %s; rdmastat does not see any program",
+			dir, strerror(-rc));
 	return true;
 }
 
@@ -412,15 +471,20 @@ static void check_counters(struct doctor *d)
 				snprintf(mend, sizeof(mend), "chmod 700 %s",
 					 shell_word(dir, word, sizeof(word)));
 			else if (getenv("RDMASHIM_STAT_DIR"))
-				snprintf(mend, sizeof(mend), "name a directory of your own: RDMASHIM_STAT_DIR");
+				snprintf(mend, sizeof(mend),
+					 "name a directory of your own: RDMASHIM_STAT_DIR");
 			else
 				snprintf(mend, sizeof(mend), "mv %s %s.old; it is made anew",
 					 shell_word(dir, word, sizeof(word)), word);
-			verdict(d, V_FAIL, "counters", mend, "%s is not a directory of mode 0700 that belongs to user %u: rdmastat sees nothing", dir, geteuid());
+			verdict(d, V_FAIL, "counters", mend,
+				"%s is not a directory of mode 0700 that belongs to user %u: "
+				"rdmastat sees nothing",
+				dir, geteuid());
 			return;
 		}
 	} else if (errno != ENOENT) {
-		verdict(d, V_FAIL, "counters", "name another: RDMASHIM_STAT_DIR", "%s: %s", dir, strerror(errno));
+		verdict(d, V_FAIL, "counters", "name another: RDMASHIM_STAT_DIR", "%s: %s", dir,
+			strerror(errno));
 		return;
 	} else {
 		*strrchr(dir, '/') = '\0';
@@ -430,7 +494,9 @@ static void check_counters(struct doctor *d)
 	if (!statvfs(dir[0] ? dir : "/", &v)) {
 		human((uint64_t)v.f_bavail * v.f_frsize, h, sizeof(h));
 		if ((uint64_t)v.f_bavail * v.f_frsize < 16u << 20) {
-			verdict(d, V_WARN, "counters", "mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)", "%s has only %s left", dir, h);
+			verdict(d, V_WARN, "counters",
+				"mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)",
+				"%s has only %s left", dir, h);
 			return;
 		}
 		verdict(d, V_OK, "counters", "", "%s has %s left", dir, h);
@@ -442,12 +508,17 @@ static void check_counters(struct doctor *d)
 static void check_unix(struct doctor *d)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-		(size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "rdmashim-doctor.%d", getpid()));
+				    (size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1,
+						     "rdmashim-doctor.%d", getpid()));
 
-	if (s < 0 || c < 0 || bind(s, (struct sockaddr *)&a, len) || listen(s, 1) || connect(c, (struct sockaddr *)&a, len))
-		verdict(d, V_FAIL, "discovery socket", "allow abstract unix sockets (systemd: RestrictAddressFamilies, AppArmor: unix)",
+	if (s < 0 || c < 0 || bind(s, (struct sockaddr *)&a, len) || listen(s, 1) ||
+	    connect(c, (struct sockaddr *)&a, len))
+		verdict(d, V_FAIL, "discovery socket",
+			"allow abstract unix sockets (systemd: RestrictAddressFamilies, AppArmor: "
+			"unix)",
 			"abstract unix socket: %s", strerror(errno));
 	else
 		verdict(d, V_OK, "discovery socket", "", "abstract unix sockets work");
@@ -461,7 +532,9 @@ static void check_unix(struct doctor *d)
 static int try_directory(const char *dir)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC),
+	    s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char name[64];
 	int rc = 0;
 
@@ -490,14 +563,20 @@ static void check_directory(struct doctor *d, const char *dir)
 		 shell_word(dir, word, sizeof(word)));
 	rc = stat(dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 	if (rc)
-		verdict(d, V_FAIL, "discovery socket", mend, "discovery_dir %s: %s", dir, strerror(rc));
+		verdict(d, V_FAIL, "discovery socket", mend, "discovery_dir %s: %s", dir,
+			strerror(rc));
 	else if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
-		verdict(d, V_FAIL, "discovery socket", mend, "discovery_dir %s belongs to user %u and has mode %04o: others may write there, so it is not used", dir, st.st_uid,
-			st.st_mode & 07777);
+		verdict(d, V_FAIL, "discovery socket", mend,
+			"discovery_dir %s belongs to user %u and has mode %04o: others may write "
+			"there, so it is not used",
+			dir, st.st_uid, st.st_mode & 07777);
 	else if ((rc = try_directory(dir)))
-		verdict(d, V_FAIL, "discovery socket", mend, "no unix socket can be opened in discovery_dir %s: %s", dir, strerror(-rc));
+		verdict(d, V_FAIL, "discovery socket", mend,
+			"no unix socket can be opened in discovery_dir %s: %s", dir, strerror(-rc));
 	else
-		verdict(d, V_OK, "discovery socket", "", "unix sockets in %s work; only programs with the same discovery_dir meet", dir);
+		verdict(d, V_OK, "discovery socket", "",
+			"unix sockets in %s work; only programs with the same discovery_dir meet",
+			dir);
 }
 
 static int ask_diag(int fd)
@@ -507,7 +586,8 @@ static int ask_diag(int fd)
 		struct inet_diag_req_v2 r;
 	} q = {
 		.h = { sizeof(q), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0 },
-		.r = { .sdiag_family = AF_INET, .sdiag_protocol = IPPROTO_TCP, .idiag_states = 1u << 10 /* LISTEN */ },
+		.r = { .sdiag_family = AF_INET, .sdiag_protocol = IPPROTO_TCP,
+		       .idiag_states = 1u << 10 /* LISTEN */ },
 	};
 	struct timeval tv = { 2, 0 };
 	char buf[8192];
@@ -523,7 +603,8 @@ static int ask_diag(int fd)
 	return h->nlmsg_type == NLMSG_ERROR ? -EPERM : 0;
 }
 
-/* What is passed to the other end as a proof can be made of a socket (shim/base/proof.c). 0 or -errno. */
+/* What is passed to the other end as a proof can be made of a socket (shim/base/proof.c). 0 or
+ * -errno. */
 static int try_proof(int sock)
 {
 	char path[64];
@@ -543,19 +624,25 @@ static int try_proof(int sock)
 
 static void check_diag(struct doctor *d)
 {
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = fd < 0 ? -errno : ask_diag(fd);
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG),
+	    rc = fd < 0 ? -errno : ask_diag(fd);
 	int proof = fd < 0 ? 0 : try_proof(fd);
 
 	if (fd >= 0)
 		close(fd);
 	if (proof)
 		verdict(d, V_FAIL, "identity", "mount /proc there",
-			"no program can prove that it has a connection (/proc/thread-self/fd): %s", strerror(-proof));
+			"no program can prove that it has a connection (/proc/thread-self/fd): %s",
+			strerror(-proof));
 	else if (rc)
-		verdict(d, V_FAIL, "identity", "allow AF_NETLINK sockets (systemd: RestrictAddressFamilies), modprobe tcp_diag",
-			"the kernel does not tell who owns a connection (sock_diag): %s", strerror(-rc));
+		verdict(d, V_FAIL, "identity",
+			"allow AF_NETLINK sockets (systemd: RestrictAddressFamilies), modprobe "
+			"tcp_diag",
+			"the kernel does not tell who owns a connection (sock_diag): %s",
+			strerror(-rc));
 	else
-		verdict(d, V_OK, "identity", "", "the kernel tells who owns a connection (sock_diag)");
+		verdict(d, V_OK, "identity", "",
+			"the kernel tells who owns a connection (sock_diag)");
 }
 
 /* One child reads another's memory, as two programs would that are not parent and child. */
@@ -585,7 +672,9 @@ static int try_vm_read(void)
 	close(go[1]);
 	if (victim > 0)
 		waitpid(victim, NULL, 0);
-	return victim < 0 || reader < 0 ? -EAGAIN : WIFEXITED(status) ? -WEXITSTATUS(status) : -EINTR;
+	return victim < 0 || reader < 0 ? -EAGAIN
+	       : WIFEXITED(status)	? -WEXITSTATUS(status)
+					: -EINTR;
 }
 
 static void check_vm_read(struct doctor *d)
@@ -595,11 +684,16 @@ static void check_vm_read(struct doctor *d)
 	int rc = try_vm_read();
 
 	if (!rc)
-		verdict(d, V_OK, "direct copies", "", "process_vm_readv between processes of this user works%s%s", known ? "; ptrace_scope " : "", known ? scope : "");
+		verdict(d, V_OK, "direct copies", "",
+			"process_vm_readv between processes of this user works%s%s",
+			known ? "; ptrace_scope " : "", known ? scope : "");
 	else
-		verdict(d, V_WARN, "direct copies", "sysctl kernel.yama.ptrace_scope=0; containers: --cap-add SYS_PTRACE or a seccomp filter that allows process_vm_readv",
-			"process_vm_readv: %s%s%s; large blocks take a second copy, nothing else changes", strerror(-rc), known ? "; ptrace_scope " : "",
-			known ? scope : "");
+		verdict(d, V_WARN, "direct copies",
+			"sysctl kernel.yama.ptrace_scope=0; containers: --cap-add SYS_PTRACE or a "
+			"seccomp filter that allows process_vm_readv",
+			"process_vm_readv: %s%s%s; large blocks take a second copy, nothing else "
+			"changes",
+			strerror(-rc), known ? "; ptrace_scope " : "", known ? scope : "");
 }
 
 static void check_seccomp(struct doctor *d)
@@ -615,7 +709,9 @@ static void check_seccomp(struct doctor *d)
 	if (f)
 		fclose(f);
 	if (mode == 2)
-		verdict(d, V_WARN, "seccomp", "", "a filter is active here (a container?); a program that installs one itself stays on TCP");
+		verdict(d, V_WARN, "seccomp", "",
+			"a filter is active here (a container?); a program that installs one "
+			"itself stays on TCP");
 	else
 		verdict(d, V_OK, "seccomp", "", "no filter");
 }
@@ -635,7 +731,8 @@ static void check_pid_namespace(struct doctor *d)
 	if (f)
 		fclose(f);
 	if (n > 1)
-		verdict(d, V_NONE, "pid namespace", "", "one of its own: processes outside are not seen here%s",
+		verdict(d, V_NONE, "pid namespace", "",
+			"one of its own: processes outside are not seen here%s",
 			d->has_gpu ? ", and CUDA IPC needs one pid namespace for both ends" : "");
 }
 

@@ -1,6 +1,6 @@
 /*
- * rdmastat_peer.c - `rdmastat doctor PEER`: the way to another host, or to a port of this one: name, route, policy, connection,
- * and what is known of the library at the other end.
+ * rdmastat_peer.c - `rdmastat doctor PEER`: the way to another host, or to a port of this one:
+ * name, route, policy, connection, and what is known of the library at the other end.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +36,8 @@ static bool split(struct doctor *d, const char *word, struct peer *p)
 
 	if (colon && (close ? colon > close : strchr(word, ':') == colon)) {
 		if (!opt_number(colon + 1, 1, 65535, "doctor PEER", &n)) {
-			verdict(d, V_FAIL, "peer", "write HOST, HOST:PORT or [ADDRESS]:PORT", "%.100s is not a peer", word);
+			verdict(d, V_FAIL, "peer", "write HOST, HOST:PORT or [ADDRESS]:PORT",
+				"%.100s is not a peer", word);
 			return false;
 		}
 		snprintf(p->port, sizeof(p->port), "%llu", (unsigned long long)n);
@@ -55,15 +56,18 @@ static bool same_host(const struct sockaddr_storage *a, const struct sockaddr *b
 	if (!b || a->ss_family != b->sa_family)
 		return false;
 	if (a->ss_family == AF_INET)
-		return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
 bool address_here(const struct sockaddr_storage *a)
 {
 	struct ifaddrs *list = NULL, *i;
-	bool here = a->ss_family == AF_INET ? ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127 :
-					      IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+	bool here = a->ss_family == AF_INET
+			    ? ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127
+			    : IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 
 	if (!getifaddrs(&list))
 		for (i = list; i; i = i->ifa_next)
@@ -78,14 +82,18 @@ static bool route(struct doctor *d, struct peer *p)
 	int fd = socket(p->addr.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	socklen_t len = sizeof(p->local);
 	char ip[64] = "?";
-	bool ok = fd >= 0 && !connect(fd, (struct sockaddr *)&p->addr, p->len) && !getsockname(fd, (struct sockaddr *)&p->local, &len);
+	bool ok = fd >= 0 && !connect(fd, (struct sockaddr *)&p->addr, p->len) &&
+		  !getsockname(fd, (struct sockaddr *)&p->local, &len);
 
 	if (!ok) {
-		verdict(d, V_FAIL, "peer route", "ip route get ADDRESS", "no way to %s: %s", p->text, strerror(errno));
+		verdict(d, V_FAIL, "peer route", "ip route get ADDRESS", "no way to %s: %s",
+			p->text, strerror(errno));
 	} else {
-		getnameinfo((struct sockaddr *)&p->local, len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
+		getnameinfo((struct sockaddr *)&p->local, len, ip, sizeof(ip), NULL, 0,
+			    NI_NUMERICHOST);
 		p->here = address_here(&p->addr);
-		verdict(d, V_OK, "peer route", "", "from %s%s", ip, p->here ? "; it is this host" : "");
+		verdict(d, V_OK, "peer route", "", "from %s%s", ip,
+			p->here ? "; it is this host" : "");
 	}
 	if (fd >= 0)
 		close(fd);
@@ -157,7 +165,9 @@ static bool resolve(struct doctor *d, struct peer *p)
 	int rc = getaddrinfo(p->host, p->port[0] ? p->port : "9", &want, &ai);
 
 	if (rc) {
-		verdict(d, V_FAIL, "peer name", "look at the spelling, /etc/hosts and the name server", "%s: %s", p->host, gai_strerror(rc));
+		verdict(d, V_FAIL, "peer name",
+			"look at the spelling, /etc/hosts and the name server", "%s: %s", p->host,
+			gai_strerror(rc));
 		return false;
 	}
 	choose(p, ai);
@@ -174,10 +184,13 @@ static bool connect_to(struct doctor *d, struct peer *p)
 
 	try_port(p, (unsigned)atoi(p->port), &err);
 	if (err)
-		verdict(d, V_FAIL, "peer port", err == ECONNREFUSED ? "start the server there" : "look at firewalls and routes on the way",
+		verdict(d, V_FAIL, "peer port",
+			err == ECONNREFUSED ? "start the server there"
+					    : "look at firewalls and routes on the way",
 			"port %s of %s: %s", p->port, p->text, strerror(err));
 	else
-		verdict(d, V_OK, "peer port", "", "port %s of %s accepts connections", p->port, p->text);
+		verdict(d, V_OK, "peer port", "", "port %s of %s accepts connections", p->port,
+			p->text);
 	return !err;
 }
 
@@ -188,16 +201,20 @@ static void ask_policy(struct doctor *d, const struct peer *p)
 
 	policy_decide(d->policy, "*", ROLE_CLIENT, NULL, (const struct sockaddr *)&p->addr, &dec);
 	if (dec.reason)
-		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line", "%s leaves this peer on TCP",
+		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line",
+			"%s leaves this peer on TCP",
 			place_text(d->policy, policy_path(false), dec.at, place, sizeof(place)));
 	else
-		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer", dec.paths & 1u << PATH_SHM ? " shm" : "", dec.paths & 1u << PATH_RDMA ? " rdma" : "");
+		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer",
+			dec.paths & 1u << PATH_SHM ? " shm" : "",
+			dec.paths & 1u << PATH_RDMA ? " rdma" : "");
 }
 
 /* ---- who listens on the port here, and is it under the library? ---- */
 
 /* Inodes of the sockets that listen on the port, in this network namespace. */
-static size_t listening_inodes(const char *table, unsigned port, unsigned long *inode, size_t n, size_t max)
+static size_t listening_inodes(const char *table, unsigned port, unsigned long *inode, size_t n,
+			       size_t max)
 {
 	unsigned lport, state;
 	unsigned long ino;
@@ -205,7 +222,10 @@ static size_t listening_inodes(const char *table, unsigned port, unsigned long *
 	FILE *f = fopen(table, "re");
 
 	while (f && n < max && fgets(line, sizeof(line), f))
-		if (sscanf(line, " %*u: %*[0-9A-F]:%4X %*[0-9A-F]:%*4X %X %*X:%*X %*X:%*X %*X %*u %*u %lu", &lport, &state, &ino) == 3 &&
+		if (sscanf(line,
+			   " %*u: %*[0-9A-F]:%4X %*[0-9A-F]:%*4X %X %*X:%*X %*X:%*X %*X %*u %*u "
+			   "%lu",
+			   &lport, &state, &ino) == 3 &&
 		    lport == port && state == 10 /* TCP_LISTEN */ && ino)
 			inode[n++] = ino;
 	if (f)
@@ -213,7 +233,8 @@ static size_t listening_inodes(const char *table, unsigned port, unsigned long *
 	return n;
 }
 
-static bool holds_socket(const struct doctor *d, const char *pid, const unsigned long *inode, size_t n)
+static bool holds_socket(const struct doctor *d, const char *pid, const unsigned long *inode,
+			 size_t n)
 {
 	char dir[64], path[PATH_MAX], to[64];
 	char **fd;
@@ -267,11 +288,17 @@ static bool judge_listener(struct doctor *d, const struct peer *p)
 			continue;
 		found = true;
 		fact(d, name, sizeof(name), "/proc/%s/comm", pid[i]);
-		snprintf(mend, sizeof(mend), "start it with rdmarun, or with LD_PRELOAD=librdmashim.so");
+		snprintf(mend, sizeof(mend),
+			 "start it with rdmarun, or with LD_PRELOAD=librdmashim.so");
 		if (has_library(pid[i]))
-			verdict(d, V_OK, "peer library", "", "%s (%s) listens on port %u, under the library", name, pid[i], port);
+			verdict(d, V_OK, "peer library", "",
+				"%s (%s) listens on port %u, under the library", name, pid[i],
+				port);
 		else
-			verdict(d, V_FAIL, "peer library", mend, "%s (%s) listens on port %u without the library: its connections stay on TCP (reason peer-no-shim)", name, pid[i], port);
+			verdict(d, V_FAIL, "peer library", mend,
+				"%s (%s) listens on port %u without the library: its connections "
+				"stay on TCP (reason peer-no-shim)",
+				name, pid[i], port);
 	}
 	names_free(pid);
 	return found;
@@ -287,19 +314,25 @@ static void find_listener(struct doctor *d, const struct peer *p)
 		return;
 	if (!statfile_list(false, 0, NULL, &l))
 		for (i = 0; i < l.n && strlen(names) < 90; i++)
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.16s (%u)", i ? ", " : "", l.proc[i].program, l.proc[i].pid);
+			snprintf(names + strlen(names), sizeof(names) - strlen(names),
+				 "%s%.16s (%u)", i ? ", " : "", l.proc[i].program, l.proc[i].pid);
 	if (!l.n)
-		verdict(d, V_WARN, "peer library", "start the server with rdmarun", "no process of this host that this user may see is under the library");
+		verdict(d, V_WARN, "peer library", "start the server with rdmarun",
+			"no process of this host that this user may see is under the library");
 	else
-		verdict(d, V_OK, "peer library", "", "under the library here: %s%s", names, p->port[0] ? "; ss -tlnp names who listens" : "");
+		verdict(d, V_OK, "peer library", "", "under the library here: %s%s", names,
+			p->port[0] ? "; ss -tlnp names who listens" : "");
 	stat_list_clear(&l);
 }
 
-/* Calls for a connection that nobody there has: ours to the port itself. The library says no to that, in its own words. */
+/* Calls for a connection that nobody there has: ours to the port itself. The library says no to
+ * that, in its own words. */
 static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 {
-	static const char other[] = "something else listens there: change discovery_port at both hosts, or stop it";
-	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL, .pid = (uint32_t)getpid(),
+	static const char other[] =
+		"something else listens there: change discovery_port at both hosts, or stop it";
+	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL,
+			     .pid = (uint32_t)getpid(),
 			     .mode = policy_key_file(d->policy)[0] ? NET_BY_KEY : NET_BY_ADDRESS,
 			     .tuple = { .family = AF_INET, .pport = (uint16_t)port } };
 	struct pollfd pf = { .fd = fd, .events = POLLIN };
@@ -308,34 +341,49 @@ static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 
 	memcpy(m.magic, NET_MAGIC, sizeof(m.magic));
 	if (send(fd, &m, sizeof(m), MSG_NOSIGNAL) != sizeof(m)) {
-		verdict(d, V_FAIL, "peer discovery", other, "port %u of %s takes no call: %s", port, p->text, strerror(errno));
+		verdict(d, V_FAIL, "peer discovery", other, "port %u of %s takes no call: %s", port,
+			p->text, strerror(errno));
 		return;
 	}
 	while (got < sizeof(m) && n > 0 && poll(&pf, 1, CONNECT_MS) == 1) {
 		n = recv(fd, (char *)&m + got, sizeof(m) - got, 0);
 		got += n > 0 ? (size_t)n : 0;
 	}
-	if (got < sizeof(m) || memcmp(m.magic, NET_MAGIC, sizeof(m.magic)) || (m.type != NET_REFUSED && m.type != NET_ANSWER))
-		verdict(d, V_FAIL, "peer discovery", other, "who listens on port %u of %s does not speak rdmashim's protocol", port, p->text);
+	if (got < sizeof(m) || memcmp(m.magic, NET_MAGIC, sizeof(m.magic)) ||
+	    (m.type != NET_REFUSED && m.type != NET_ANSWER))
+		verdict(d, V_FAIL, "peer discovery", other,
+			"who listens on port %u of %s does not speak rdmashim's protocol", port,
+			p->text);
 	else if (m.order != NET_ORDER || m.version != NET_VERSION)
-		verdict(d, V_FAIL, "peer discovery", "install the same version at both hosts", "port %u of %s: the library there speaks version %u, this is %d",
-			port, p->text, m.version, NET_VERSION);
+		verdict(d, V_FAIL, "peer discovery", "install the same version at both hosts",
+			"port %u of %s: the library there speaks version %u, this is %d", port,
+			p->text, m.version, NET_VERSION);
 	else
-		verdict(d, V_OK, "peer discovery", "", "port %u of %s: the library is there, and speaks this version", port, p->text);
+		verdict(d, V_OK, "peer discovery", "",
+			"port %u of %s: the library is there, and speaks this version", port,
+			p->text);
 }
 
-/* Another host: is there a way to prove who we are, and does its discovery answer? Bytes by RDMA only a program can move. */
+/* Another host: is there a way to prove who we are, and does its discovery answer? Bytes by RDMA
+ * only a program can move. */
 static void check_remote(struct doctor *d, const struct peer *p)
 {
 	unsigned port = (unsigned)policy_tunables(d->policy)->discovery_port;
 	int err, fd = -1;
 
 	if (!port)
-		verdict(d, V_WARN, "peer discovery", "set discovery_port and key_file at both hosts", "discovery_port is not set: connections there stay on TCP (reason remote)");
-	else if (!policy_key_file(d->policy)[0] && !policy_trusts(d->policy, (const struct sockaddr *)&p->addr))
-		verdict(d, V_FAIL, "peer discovery", "set key_file, or add its network to rdma_networks", "%s is not trusted", p->text);
+		verdict(d, V_WARN, "peer discovery",
+			"set discovery_port and key_file at both hosts",
+			"discovery_port is not set: connections there stay on TCP (reason remote)");
+	else if (!policy_key_file(d->policy)[0] &&
+		 !policy_trusts(d->policy, (const struct sockaddr *)&p->addr))
+		verdict(d, V_FAIL, "peer discovery",
+			"set key_file, or add its network to rdma_networks", "%s is not trusted",
+			p->text);
 	else if ((fd = open_port(p, port, &err)) < 0)
-		verdict(d, V_FAIL, "peer discovery", "start a program with an RDMA rule there; let the port through firewalls", "port %u of %s: %s", port, p->text, strerror(err));
+		verdict(d, V_FAIL, "peer discovery",
+			"start a program with an RDMA rule there; let the port through firewalls",
+			"port %u of %s: %s", port, p->text, strerror(err));
 	else
 		speak(d, p, port, fd);
 	if (fd >= 0)
@@ -351,7 +399,8 @@ void check_peer(struct doctor *d, const char *word)
 	if (p.port[0] && !connect_to(d, &p))
 		return;
 	if (!p.port[0])
-		verdict(d, V_NONE, "peer port", "rdmastat doctor HOST:PORT tries a connection too", "no port was named");
+		verdict(d, V_NONE, "peer port", "rdmastat doctor HOST:PORT tries a connection too",
+			"no port was named");
 	ask_policy(d, &p);
 	if (p.here)
 		find_listener(d, &p);

@@ -29,8 +29,9 @@ struct args {
 };
 
 /*
- * Takes the next option off the front of a. Returns its index in opts, -1 at the first word that is not an
- * option (or after --), -2 after telling the user what is wrong. *value is set if it takes one.
+ * Takes the next option off the front of a. Returns its index in opts, -1 at the first word that
+ * is not an option (or after --), -2 after telling the user what is wrong. *value is set if it
+ * takes one.
  */
 int opt_next(struct args *a, const struct opt *opts, size_t n, const char **value);
 void opt_print(const struct opt *opts, size_t n);
@@ -45,7 +46,8 @@ void print_foreign(FILE *f, const char *fmt, va_list ap);
 void say_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Complains and returns false if something else than a file has that name: a new file is not to take a device's place. */
+/* Complains and returns false if something else than a file has that name: a new file is not to
+ * take a device's place. */
 bool replaceable(const char *path);
 
 struct request;
@@ -66,8 +68,8 @@ struct request {
 };
 
 /*
- * The processes that the request asks for, less what was there at the last reset. Returns 0, or an exit code after a complaint.
- * quiet: say nothing about files that were left out.
+ * The processes that the request asks for, less what was there at the last reset. Returns 0, or
+ * an exit code after a complaint. quiet: say nothing about files that were left out.
  */
 int get_list(const struct request *r, bool quiet, struct stat_list *ret);
 /* The same for every process, whatever -p and --program say. */
@@ -85,7 +87,8 @@ enum tint tint_of_share(double share);	/* good, middling, bad; off if below 0 */
 /* ---- text ---- */
 
 const char *role_name(enum stream_role r);
-const char *remedy_text(enum reason r);				/* for people; some reasons need none */
+/* for people; some reasons need none */
+const char *remedy_text(enum reason r);
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
 /* A rate that a file only claims may be beyond all numbers. */
@@ -94,9 +97,12 @@ const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: 
 static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */
 struct sockaddr_storage;
-bool address_here(const struct sockaddr_storage *a);		/* an address of this host, in this network namespace? (rdmastat_peer.c) */
-/* "FILE:LINE" of a place in a policy, POLICY_AT. `first`: the policy file itself; p may be NULL: what it includes is not known. */
-const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len);
+/* an address of this host, in this network namespace? (rdmastat_peer.c) */
+bool address_here(const struct sockaddr_storage *a);
+/* "FILE:LINE" of a place in a policy, POLICY_AT. `first`: the policy file itself; p may be NULL:
+ * what it includes is not known. */
+const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf,
+		       size_t len);
 /* That line, as one line of printable text; "" if there is none. */
 const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len);
 /* One word of a command to copy, quoted for a shell if need be; "FILE" if it does not fit. */
@@ -140,10 +146,13 @@ struct conn_ref {
 	const struct stat_conn *c;
 };
 
-/* The live connections that the filter (words behind the command) leaves, sorted as asked. malloc; NULL after a complaint, with *rc. */
-struct conn_ref *conn_select(const struct request *r, const struct stat_list *l, size_t *n, int *rc);
+/* The live connections that the filter (words behind the command) leaves, sorted as asked.
+ * malloc; NULL after a complaint, with *rc. */
+struct conn_ref *conn_select(const struct request *r, const struct stat_list *l, size_t *n,
+			     int *rc);
 
-/* The other end of a connection among the processes in the list, or false. pairs_make() once per list, pairs_free() after. */
+/* The other end of a connection among the processes in the list, or false. pairs_make() once per
+ * list, pairs_free() after. */
 struct pairs;
 struct pairs *pairs_make(const struct stat_list *l);
 bool pairs_find(const struct pairs *ps, const struct stat_conn *c, struct conn_ref *ret);
@@ -155,7 +164,8 @@ struct link_row {
 	uint64_t conns, fast;		/* fast: not on TCP in at least one direction */
 	uint64_t bytes[PATH_KINDS];	/* as a counts them */
 };
-struct link_row *links_make(const struct stat_list *l, size_t *n);	/* malloc, NULL if out of memory */
+/* malloc, NULL if out of memory */
+struct link_row *links_make(const struct stat_list *l, size_t *n);
 
 /* ---- views: print the list once, return an exit code ---- */
 

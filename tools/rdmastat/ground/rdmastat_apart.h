@@ -1,7 +1,7 @@
 /*
- * rdmastat_apart.h - work on what a stranger wrote, by code that is not ours: done by a child from
- * which nothing can be had. It has no terminal and no descriptor of ours; what it prints goes through
- * make_printable() in the parent.
+ * rdmastat_apart.h - work on what a stranger wrote, by code that is not ours: done by a child
+ * from which nothing can be had. It has no terminal and no descriptor of ours; what it prints
+ * goes through make_printable() in the parent.
  */
 #ifndef RDMASHIM_RDMASTAT_APART_H
 #define RDMASHIM_RDMASTAT_APART_H

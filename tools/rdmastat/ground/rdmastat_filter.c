@@ -1,6 +1,7 @@
 /*
- * rdmastat_filter.c - see rdmastat_filter.h. Parsed by recursive descent into postfix, so that matching needs no recursion
- * and a long expression no deep stack: nesting is limited when it is parsed.
+ * rdmastat_filter.c - see rdmastat_filter.h. Parsed by recursive descent into postfix, so that
+ * matching needs no recursion and a long expression no deep stack: nesting is limited when it is
+ * parsed.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -40,8 +41,10 @@ static const struct {
 	const char *name;
 	enum kind kind;
 } keys[] = {
-	{ "dport", K_DPORT }, { "sport", K_SPORT }, { "pid", K_PID }, { "fd", K_FD }, { "uid", K_UID }, { "bytes", K_BYTES },
-	{ "cuts", K_CUTS }, { "rewinds", K_REWINDS }, { "dst", K_DST }, { "src", K_SRC }, { "path", K_PATH }, { "tx", K_TX },
+	{ "dport", K_DPORT }, { "sport", K_SPORT }, { "pid", K_PID }, { "fd", K_FD },
+		{ "uid", K_UID }, { "bytes", K_BYTES },
+	{ "cuts", K_CUTS }, { "rewinds", K_REWINDS }, { "dst", K_DST }, { "src", K_SRC },
+		{ "path", K_PATH }, { "tx", K_TX },
 	{ "rx", K_RX }, { "program", K_PROGRAM }, { "reason", K_REASON }, { "role", K_ROLE },
 	{ "state", K_STATE },
 };
@@ -83,7 +86,8 @@ static bool fail(struct reader *p, const char *what, const char *guess)
 	int at = (int)(p->word - p->f->text);
 
 	if (!p->failed) {
-		complain("filter: %s%s%s%s", what, guess ? "; did you mean " : "", guess ? guess : "", guess ? "?" : "");
+		complain("filter: %s%s%s%s", what, guess ? "; did you mean " : "",
+			 guess ? guess : "", guess ? "?" : "");
 		fprintf(stderr, "    %s\n    %*s^\n", p->f->text, at, "");
 	}
 	p->failed = true;
@@ -117,8 +121,10 @@ static bool read_op(struct reader *p, enum op *ret)
 		const char *text;
 		enum op op;
 	} ops[] = {
-		{ "=", OP_EQ }, { "==", OP_EQ }, { "eq", OP_EQ }, { "!=", OP_NE }, { "ne", OP_NE }, { "<", OP_LT }, { "lt", OP_LT },
-		{ ">", OP_GT }, { "gt", OP_GT }, { "<=", OP_LE }, { "le", OP_LE }, { ">=", OP_GE }, { "ge", OP_GE },
+		{ "=", OP_EQ }, { "==", OP_EQ }, { "eq", OP_EQ }, { "!=", OP_NE }, { "ne", OP_NE },
+			{ "<", OP_LT }, { "lt", OP_LT },
+		{ ">", OP_GT }, { "gt", OP_GT }, { "<=", OP_LE }, { "le", OP_LE }, { ">=", OP_GE },
+			{ "ge", OP_GE },
 	};
 	size_t i;
 
@@ -145,7 +151,8 @@ static bool read_number(struct reader *p, struct step *st)
 	}
 	n = parse_digits(w, len, &st->num, &over);
 	if (!n || over)
-		return fail(p, p->len ? "this is not a number" : "a number is missing at the end", NULL);
+		return fail(p, p->len ? "this is not a number" : "a number is missing at the end",
+			    NULL);
 	u = len == n + 1 && w[n] ? strchr(units, w[n]) : NULL;
 	if (u)
 		over = __builtin_mul_overflow(st->num, 1ull << (10 * (u - units + 1)), &st->num);
@@ -225,9 +232,13 @@ static bool read_word(struct reader *p, struct step *st)
 		if (word_is(p->word, p->len, list[i]))
 			break;
 	if (list && i == n)
-		return fail(p, st->kind == K_REASON ? "no reason has this name; rdmastat reasons lists them" :
-			    st->kind == K_ROLE ? "write client, server or unknown" :
-			    st->kind == K_STATE ? "only established connections are listed here; ss shows others" : "write tcp, shm or rdma",
+		return fail(p,
+			    st->kind == K_REASON
+				    ? "no reason has this name; rdmastat reasons lists them"
+			    : st->kind == K_ROLE  ? "write client, server or unknown"
+			    : st->kind == K_STATE ? "only established connections are listed here; "
+						    "ss shows others"
+						  : "write tcp, shm or rdma",
 			    suggest_word(p->word, p->len, list, n));
 	st->num = i;
 	st->word = p->word;
@@ -250,8 +261,11 @@ static bool read_predicate(struct reader *p)
 	if (i == KEYS && is_address(p))
 		return read_either_end(p);
 	if (i == KEYS)
-		return fail(p, p->len ? "this is not something to filter by; there are an address, dport, sport, dst, src, path, tx, rx, pid, fd, uid, "
-			    "program, role, reason, bytes, cuts, rewinds and state" : "something is missing at the end",
+		return fail(p,
+			    p->len ? "this is not something to filter by; there are an address, "
+				     "dport, sport, dst, src, path, tx, rx, pid, fd, uid, "
+				     "program, role, reason, bytes, cuts, rewinds and state"
+				   : "something is missing at the end",
 			    p->len ? suggest_word(p->word, p->len, names, KEYS) : NULL);
 	st = add(p, keys[i].kind);
 	if (!st)

@@ -37,7 +37,8 @@ json_object *json_str(const char *s)
 
 void json_add(json_object *o, const char *key, json_object *v)
 {
-	json_object_object_add_ex(o, key, v, JSON_C_OBJECT_ADD_KEY_IS_NEW | JSON_C_OBJECT_KEY_IS_CONSTANT);
+	json_object_object_add_ex(o, key, v,
+				  JSON_C_OBJECT_ADD_KEY_IS_NEW | JSON_C_OBJECT_KEY_IS_CONSTANT);
 }
 
 json_object *json_root(void)
@@ -50,7 +51,8 @@ json_object *json_root(void)
 
 void json_print(const struct request *r, json_object *o)
 {
-	puts(json_object_to_json_string_ext(o, r->watch ? PLAIN : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	puts(json_object_to_json_string_ext(
+		o, r->watch ? PLAIN : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 

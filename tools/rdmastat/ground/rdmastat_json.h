@@ -1,5 +1,6 @@
 /*
- * rdmastat_json.h - the views as JSON. docs/json.md describes the fields; they are an interface: add, don't rename.
+ * rdmastat_json.h - the views as JSON. docs/json.md describes the fields; they are an interface:
+ * add, don't rename.
  */
 #ifndef RDMASHIM_RDMASTAT_JSON_H
 #define RDMASHIM_RDMASTAT_JSON_H
@@ -14,7 +15,8 @@ json_object *json_root(void);	/* with "schema" */
 json_object *json_num(uint64_t v);
 json_object *json_share(double v);	/* null below 0 */
 json_object *json_str(const char *s);	/* what is not printable ASCII becomes ? */
-void json_add(json_object *o, const char *key, json_object *v);	/* key: a constant, and not in o yet */
+/* key: a constant, and not in o yet */
+void json_add(json_object *o, const char *key, json_object *v);
 void json_print(const struct request *r, json_object *o);	/* and frees it */
 
 /* A document with lists of any length, of which each row is printed and forgotten; one_line: -w. */

@@ -1,7 +1,7 @@
 /*
- * rdmastat_kernel.c - what the kernel knows of connections (sock_diag). What it counted on those that
- * stay on TCP for good, whose calls the library does not look at any more, stands in their rows where
- * it is larger; on request, also the round trip and what waits in the queues of all.
+ * rdmastat_kernel.c - what the kernel knows of connections (sock_diag). What it counted on those
+ * that stay on TCP for good, whose calls the library does not look at any more, stands in their
+ * rows where it is larger; on request, also the round trip and what waits in the queues of all.
  */
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -25,7 +25,8 @@
 #include "arch/newer.h"
 #include "ground/rdmastat_ends.h"
 
-#define CLOSE_WAIT 8		/* states of include/net/tcp_states.h: from these on the peer's FIN is in bytes_received */
+/* states of include/net/tcp_states.h: from these on the peer's FIN is in bytes_received */
+#define CLOSE_WAIT 8
 #define LAST_ACK   9
 #define CLOSING    11
 #define CONNECTED  (1u << 1 | 1u << 4 | 1u << 5 | 1u << CLOSE_WAIT | 1u << LAST_ACK | 1u << CLOSING)
@@ -34,11 +35,18 @@
 static bool for_good(const struct stat_conn *c)
 {
 	switch (c->reason) {
-	case REASON_NONE: case REASON_NOT_EARNED: case REASON_SEARCHING: case REASON_SHORT_LIVED: case REASON_POLICY: case REASON_MODE_OFF: case REASON_BAD_POLICY:
+	case REASON_NONE:
+	case REASON_NOT_EARNED:
+	case REASON_SEARCHING:
+	case REASON_SHORT_LIVED:
+	case REASON_POLICY:
+	case REASON_MODE_OFF:
+	case REASON_BAD_POLICY:
 	case REASON_SHARED: case REASON_PASSED: case REASON_EXEC:
 		return false;
 	default:
-		return c->tx_path == PATH_TCP && c->rx_path == PATH_TCP && c->family && c->lport && c->pport;
+		return c->tx_path == PATH_TCP && c->rx_path == PATH_TCP && c->family && c->lport &&
+		       c->pport;
 	}
 }
 
@@ -54,7 +62,8 @@ struct row {
 static int by_ends(const void *a, const void *b)
 {
 	const struct stat_conn *x = ((const struct row *)a)->c, *y = ((const struct row *)b)->c;
-	int d = x->lport != y->lport ? (x->lport < y->lport ? -1 : 1) : (x->pport > y->pport) - (x->pport < y->pport);
+	int d = x->lport != y->lport ? (x->lport < y->lport ? -1 : 1)
+				     : (x->pport > y->pport) - (x->pport < y->pport);
 
 	d = d ? d : memcmp(x->laddr, y->laddr, 16);
 	return d ? d : memcmp(x->paddr, y->paddr, 16);
@@ -83,7 +92,8 @@ static void at_least(uint64_t *conn, uint64_t *sum, uint64_t n)
 
 static void take(const struct inet_diag_msg *m, size_t len, struct row *row, size_t n)
 {
-	struct stat_conn key = { .lport = ntohs(m->id.idiag_sport), .pport = ntohs(m->id.idiag_dport) };
+	struct stat_conn key = { .lport = ntohs(m->id.idiag_sport),
+				 .pport = ntohs(m->id.idiag_dport) };
 	struct row *found, of_key = { .c = &key };
 	const struct rtattr *a = (const struct rtattr *)(m + 1);
 	struct tcp_info ti;
@@ -98,9 +108,12 @@ static void take(const struct inet_diag_msg *m, size_t len, struct row *row, siz
 	if (found->c->rx_path == PATH_TCP)
 		found->c->to_read = m->idiag_rqueue;
 	for (len -= sizeof(*m); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		bool fin = m->idiag_state == CLOSE_WAIT || m->idiag_state == LAST_ACK || m->idiag_state == CLOSING;
+		bool fin = m->idiag_state == CLOSE_WAIT || m->idiag_state == LAST_ACK ||
+			   m->idiag_state == CLOSING;
 
-		if (a->rta_type != INET_DIAG_INFO || RTA_PAYLOAD(a) < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof(ti.tcpi_bytes_retrans))
+		if (a->rta_type != INET_DIAG_INFO ||
+		    RTA_PAYLOAD(a) < offsetof(struct tcp_info, tcpi_bytes_retrans) +
+					     sizeof(ti.tcpi_bytes_retrans))
 			continue;
 		memset(&ti, 0, sizeof(ti));
 		memcpy(&ti, RTA_DATA(a), RTA_PAYLOAD(a) < sizeof(ti) ? RTA_PAYLOAD(a) : sizeof(ti));
@@ -124,7 +137,8 @@ static bool ask(int fd, int family, uint8_t ext)
 		struct inet_diag_req_v2 r;
 	} q = {
 		.h = { sizeof(q), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0 },
-		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP, .idiag_ext = ext, .idiag_states = CONNECTED },
+		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP,
+		       .idiag_ext = ext, .idiag_states = CONNECTED },
 	};
 
 	return send(fd, &q, sizeof(q), 0) == sizeof(q);
@@ -148,7 +162,8 @@ static bool take_all(int fd, struct row *row, size_t n)
 	while ((got = recv(fd, buf, sizeof(buf), 0)) > 0) {
 		size_t left = (size_t)got;
 
-		for (struct nlmsghdr *h = (struct nlmsghdr *)buf; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+		for (struct nlmsghdr *h = (struct nlmsghdr *)buf; NLMSG_OK(h, left);
+		     h = NLMSG_NEXT(h, left)) {
 			if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
 				return true;
 			if (h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
@@ -158,11 +173,12 @@ static bool take_all(int fd, struct row *row, size_t n)
 	return false;
 }
 
-/* ---- what the kernel takes each socket's lock for ----
- * Who sends from memory that never comes (FUSE, userfaultfd) holds that of his socket for as long as
- * he likes, and no signal ends who waits for it. So a child asks, which holds nothing of ours. */
+/* ---- what the kernel takes each socket's lock for ---- Who sends from memory that never comes
+ * (FUSE, userfaultfd) holds that of his socket for as long as he likes, and no signal ends who
+ * waits for it. So a child asks, which holds nothing of ours. */
 
-/* One of them at a time for each user who asks: those of programs that have ended may wait still. */
+/* One of them at a time for each user who asks: those of programs that have ended may wait
+ * still. */
 static bool has_turn(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -256,7 +272,8 @@ static void ask_about(struct stat_list *l, bool (*wanted)(const struct stat_conn
 				break;
 			asked = true;
 			if (n == cap) {
-				struct row *more = realloc(row, (cap = cap ? 2 * cap : 256) * sizeof(*row));
+				struct row *more =
+					realloc(row, (cap = cap ? 2 * cap : 256) * sizeof(*row));
 
 				if (!more)
 					goto out;

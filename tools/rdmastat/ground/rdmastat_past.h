@@ -6,10 +6,13 @@
 
 #include "ground/rdmastat_json.h"
 
-/* What happened, in a sentence. policy: what policy_file and the files that it includes say now, for places of rules; may be NULL. */
-const char *past_text(const struct stat_moment *m, const struct policy *policy, const char *policy_file, char *buf, size_t len);
+/* What happened, in a sentence. policy: what policy_file and the files that it includes say now,
+ * for places of rules; may be NULL. */
+const char *past_text(const struct stat_moment *m, const struct policy *policy,
+		      const char *policy_file, char *buf, size_t len);
 /* "09:31:07.123456", local time; "-" if the time is not known. buf of 32. */
 const char *past_time(const struct stat_moment *m, char *buf, size_t len);
-json_object *past_json(const struct stat_past *p, const struct policy *policy, const char *policy_file);
+json_object *past_json(const struct stat_past *p, const struct policy *policy,
+		       const char *policy_file);
 
 #endif

@@ -8,7 +8,8 @@
 #include "policy/words.h"
 #include "ground/rdmastat.h"
 
-const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len)
+const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf,
+		       size_t len)
 {
 	const char *path = p ? policy_at_path(p, at) : "";
 
@@ -19,13 +20,15 @@ const char *place_text(const struct policy *p, const char *first, uint32_t at, c
 	else if (*path)
 		snprintf(buf, len, "%s:%d", path, policy_at_line(at));
 	else	/* the files are others now */
-		snprintf(buf, len, "line %d of file %u that %s includes", policy_at_line(at), policy_at_file(at), first);
+		snprintf(buf, len, "line %d of file %u that %s includes", policy_at_line(at),
+			 policy_at_file(at), first);
 	return buf;
 }
 
 const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len)
 {
-	const char *s = at && p && policy_at_file(at) < p->nfiles ? p->file[policy_at_file(at)].text : NULL;
+	const char *s = at && p && policy_at_file(at) < p->nfiles ? p->file[policy_at_file(at)].text
+								  : NULL;
 	int line = policy_at_line(at);
 	size_t n = 0;
 

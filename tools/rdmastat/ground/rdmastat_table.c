@@ -19,7 +19,8 @@ struct table {
 	size_t cells;
 	char *pool;
 	size_t used, cap;
-	bool failed;			/* out of memory: what is there is printed, and that it is not all */
+	bool failed;			/* out of memory: what is there is printed, and that it
+					 * is not all */
 };
 
 /* ---- which columns ---- */
@@ -34,7 +35,8 @@ static int find_column(const char *s, size_t len, const struct column *cols, siz
 	return -1;
 }
 
-static int unknown_column(const char *option, const char *s, size_t len, const struct column *cols, size_t ncols)
+static int unknown_column(const char *option, const char *s, size_t len, const struct column *cols,
+			  size_t ncols)
 {
 	const char *names[TABLE_COLUMNS], *guess;
 	char q[200];
@@ -57,10 +59,12 @@ static void list_columns(const struct column *cols, size_t ncols)
 	size_t i;
 
 	for (i = 0; i < ncols; i++)
-		printf("%-12s %s%s\n", cols[i].key, cols[i].help ? cols[i].help : "", cols[i].extra ? " (only if asked for)" : "");
+		printf("%-12s %s%s\n", cols[i].key, cols[i].help ? cols[i].help : "",
+		       cols[i].extra ? " (only if asked for)" : "");
 }
 
-size_t columns_choose(const struct request *r, const struct column *cols, size_t ncols, uint8_t *out, int *rc)
+size_t columns_choose(const struct request *r, const struct column *cols, size_t ncols,
+		      uint8_t *out, int *rc)
 {
 	const char *s = r->columns;
 	size_t n = 0, i, len;
@@ -240,7 +244,8 @@ static const char *next_cell(const struct table *t, size_t *at, struct cell *c)
 	return s + sizeof(*c);
 }
 
-/* The columns' widths: as wide as their cells, and at least their least width, unless that is what keeps them from fitting into room. */
+/* The columns' widths: as wide as their cells, and at least their least width, unless that is
+ * what keeps them from fitting into room. */
 static void measure(const struct table *t, int *width, int room)
 {
 	int total = -1;
@@ -261,7 +266,8 @@ static void measure(const struct table *t, int *width, int room)
 			width[i] = t->col[i]->min;
 }
 
-/* Sets the width of columns to 0 until the rest fits into `room` or only those of rank 0 are left. Returns how many went. */
+/* Sets the width of columns to 0 until the rest fits into `room` or only those of rank 0 are
+ * left. Returns how many went. */
 static int leave_out(const struct table *t, int *width, int room)
 {
 	int total = -1, gone = 0;
@@ -272,7 +278,8 @@ static int leave_out(const struct table *t, int *width, int room)
 	while (room && total > room) {
 		worst = t->n;
 		for (i = 0; i < t->n; i++)
-			if (width[i] && t->col[i]->rank && (worst == t->n || t->col[i]->rank >= t->col[worst]->rank))
+			if (width[i] && t->col[i]->rank &&
+			    (worst == t->n || t->col[i]->rank >= t->col[worst]->rank))
 				worst = i;
 		if (worst == t->n)
 			break;
@@ -330,7 +337,8 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 	p = (struct pen){ r, f, r->width, 0, 0, false };
 	for (i = 0; i < t->n; i++)
 		if (width[i])
-			put(&p, TINT_HEAD, t->col[i]->title, (int)strlen(t->col[i]->title), width[i], t->col[i]->left);
+			put(&p, TINT_HEAD, t->col[i]->title, (int)strlen(t->col[i]->title),
+			    width[i], t->col[i]->left);
 	putc('\n', f);
 	for (row = 0; (row + 1) * t->n <= t->cells; row++) {
 		p = (struct pen){ r, f, r->width, 0, 0, false };
@@ -346,5 +354,6 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 	if (t->failed)
 		complain("out of memory: not all lines are shown");
 	if (gone && r->width >= 60)
-		fprintf(f, "%s(%d column%s not fit here; -o names those that you want)%s\n", tint(r, TINT_DIM), gone, gone == 1 ? " does" : "s do", tint(r, TINT_OFF));
+		fprintf(f, "%s(%d column%s not fit here; -o names those that you want)%s\n",
+			tint(r, TINT_DIM), gone, gone == 1 ? " does" : "s do", tint(r, TINT_OFF));
 }

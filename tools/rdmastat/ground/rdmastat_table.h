@@ -1,6 +1,6 @@
 /*
- * rdmastat_table.h - a table for people: columns as wide as what is in them, and on a narrow terminal the least important
- * ones left out rather than lines broken.
+ * rdmastat_table.h - a table for people: columns as wide as what is in them, and on a narrow
+ * terminal the least important ones left out rather than lines broken.
  */
 #ifndef RDMASHIM_RDMASTAT_TABLE_H
 #define RDMASHIM_RDMASTAT_TABLE_H
@@ -14,7 +14,8 @@
 struct column {
 	const char *key, *title;	/* key: what -o and --sort call it */
 	bool left;			/* aligned */
-	uint8_t rank;			/* 0: never left out for want of room; the highest goes first */
+	uint8_t rank;			/* 0: never left out for want of room; the highest goes
+					 * first */
 	uint8_t min;			/* least width */
 	bool extra;			/* shown only if asked for, by its name or by all */
 	const char *help;
@@ -23,7 +24,8 @@ struct column {
 	uint64_t (*bytes)(const void *row);	/* shown as 1.5K */
 	double (*share)(const void *row);	/* 0 to 1, below 0: of nothing */
 	enum tint (*tint)(const void *row);	/* NULL: none */
-	bool by_name;			/* an extra one that `all` leaves out: it may tell what is nobody's business */
+	bool by_name;			/* an extra one that `all` leaves out: it may tell what
+					 * is nobody's business */
 };
 
 /* What a column's function is, where a file names one row of its view: ROW. */
@@ -36,9 +38,10 @@ struct column {
 
 #define TABLE_COLUMNS 32
 
-/* Which columns to show, and in which order: out[0..n), from -o or the table's own. 0 after a complaint or after listing them
- * (-o help), with *rc. */
-size_t columns_choose(const struct request *r, const struct column *cols, size_t ncols, uint8_t *out, int *rc);
+/* Which columns to show, and in which order: out[0..n), from -o or the table's own. 0 after a
+ * complaint or after listing them (-o help), with *rc. */
+size_t columns_choose(const struct request *r, const struct column *cols, size_t ncols,
+		      uint8_t *out, int *rc);
 
 /* The column and direction of --sort: -1 none, -2 after a complaint. */
 int columns_sort(const struct request *r, const struct column *cols, size_t ncols, bool *reverse);

@@ -1,5 +1,6 @@
 /*
- * rdmastat_text.c - sums over processes, words and colours: what rdmastat's views and rdmarun have in common.
+ * rdmastat_text.c - sums over processes, words and colours: what rdmastat's views and rdmarun
+ * have in common.
  */
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -36,7 +37,8 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 	for (size_t k = 0; k < p->nconns && !p->dead; k++) {
 		const struct stat_conn *c = &p->conns[k];
 		/* one that is well, and went home for a slow reader once */
-		enum reason r = c->reason == REASON_NONE && c->overflows ? REASON_OVERFLOW : c->reason;
+		enum reason r = c->reason == REASON_NONE && c->overflows ? REASON_OVERFLOW
+									 : c->reason;
 		uint64_t *sum = &s->live_bytes[r];
 
 		*sum = sat_add(*sum, sat_add(c->tx_bytes[PATH_TCP], c->rx_bytes[PATH_TCP]));
@@ -68,7 +70,8 @@ double hit_conns(const struct sums *s)
 
 double waits_polled(const struct sums *s)
 {
-	double won = (double)s->counter[STAT_spins_won], all = won + (double)s->counter[STAT_sleeps];
+	double won = (double)s->counter[STAT_spins_won],
+	       all = won + (double)s->counter[STAT_sleeps];
 
 	return all > 0 ? won / all : -1;
 }
@@ -118,7 +121,8 @@ const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, 
 	char ip[INET6_ADDRSTRLEN] = "?";
 
 	if (family == AF_UNSPEC) {
-		snprintf(buf, len, "-");	/* it is looked up only for a connection that earns its upgrade */
+		snprintf(buf, len, "-");	/* it is looked up only for a connection that
+						 * earns its upgrade */
 		return buf;
 	}
 	inet_ntop(family, addr, ip, sizeof(ip));
@@ -155,7 +159,8 @@ const char *percent(double share, char *buf, size_t len)
 const char *tint(const struct request *r, enum tint t)
 {
 	static const char *const codes[] = {
-		[TINT_OFF] = "\033[0m", [TINT_HEAD] = "\033[1m", [TINT_GOOD] = "\033[32m", [TINT_WARN] = "\033[33m",
+		[TINT_OFF] = "\033[0m", [TINT_HEAD] = "\033[1m", [TINT_GOOD] = "\033[32m",
+			[TINT_WARN] = "\033[33m",
 		[TINT_BAD] = "\033[31m", [TINT_DIM] = "\033[2m",
 	};
 
@@ -164,7 +169,10 @@ const char *tint(const struct request *r, enum tint t)
 
 enum tint tint_of_share(double share)
 {
-	return share < 0 ? TINT_OFF : share >= 0.9 ? TINT_GOOD : share >= 0.5 ? TINT_WARN : TINT_BAD;
+	return share < 0      ? TINT_OFF
+	       : share >= 0.9 ? TINT_GOOD
+	       : share >= 0.5 ? TINT_WARN
+			      : TINT_BAD;
 }
 
 /* What a terminal shows of s, in columns: its colours take none. */

@@ -55,7 +55,8 @@ static void copy_printable(char *dst, const char *src, size_t len)
 int open_in(int dir, const char *name, int flags)
 {
 	struct open_how how = { .flags = (uint64_t)flags,
-				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
+				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS |
+					RESOLVE_BENEATH };
 	long fd = syscall(SYS_openat2, dir, name, &how, sizeof(how));
 
 	/* Before Linux 5.6, or forbidden: then no other /dev/shm is looked into either. */
@@ -79,20 +80,34 @@ int check_file(int fd, uid_t owner, off_t *size)
 }
 
 /* Where the parts are. h->rows was checked, or is about to be. */
-static off_t calls_at(const struct stat_header *h) { return (off_t)(sizeof(*h) + h->rows * sizeof(struct stat_row)); }
-static off_t sites_at(const struct stat_header *h) { return calls_at(h) + (off_t)sizeof(struct stat_calls); }
-static off_t histories_at(const struct stat_header *h) { return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_call_site)); }
-static off_t moves_at(const struct stat_header *h) { return histories_at(h) + (off_t)(h->rows * sizeof(struct stat_history)); }
+static off_t calls_at(const struct stat_header *h)
+{
+	return (off_t)(sizeof(*h) + h->rows * sizeof(struct stat_row));
+}
+static off_t sites_at(const struct stat_header *h)
+{
+	return calls_at(h) + (off_t)sizeof(struct stat_calls);
+}
+static off_t histories_at(const struct stat_header *h)
+{
+	return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_call_site));
+}
+static off_t moves_at(const struct stat_header *h)
+{
+	return histories_at(h) + (off_t)(h->rows * sizeof(struct stat_history));
+}
 static off_t links_at(const struct stat_header *h)
 {
-	return moves_at(h) + (off_t)(sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves));
+	return moves_at(h) +
+	       (off_t)(sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves));
 }
 
 bool statfile_ended(const char *name)
 {
 	const char *n = name + strlen(STAT_ENDED);
 
-	return !strncmp(name, STAT_ENDED, strlen(STAT_ENDED)) && strspn(n, "0123456789") == strlen(n) && *n && strlen(n) <= 3;
+	return !strncmp(name, STAT_ENDED, strlen(STAT_ENDED)) &&
+	       strspn(n, "0123456789") == strlen(n) && *n && strlen(n) <= 3;
 }
 
 static int check_header(const struct stat_header *h, const char *name, off_t size)
@@ -101,7 +116,8 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 
 	if (h->magic != STAT_MAGIC)
 		return -EBADMSG;
-	if (h->version != STAT_VERSION || h->header_size != sizeof(*h) || h->row_size != sizeof(struct stat_row))
+	if (h->version != STAT_VERSION || h->header_size != sizeof(*h) ||
+	    h->row_size != sizeof(struct stat_row))
 		return -EPROTO;
 	snprintf(pid, sizeof(pid), "%u", h->pid);
 	if (statfile_ended(name) ? h->pid : !h->pid || h->pid > INT_MAX || strcmp(pid, name))
@@ -164,7 +180,9 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 	take_counts(&ret->rings_held, &h->rings_held, 1);
 	take_counts(&ret->ring_bytes, &h->ring_bytes, 1);
 	take_counts(&ret->ring_budget, &h->ring_budget, 1);
-	return take_bytes(ret->tx_bytes, h->bytes_tx) && take_bytes(ret->rx_bytes, h->bytes_rx) ? 0 : -EBADMSG;
+	return take_bytes(ret->tx_bytes, h->bytes_tx) && take_bytes(ret->rx_bytes, h->bytes_rx)
+		       ? 0
+		       : -EBADMSG;
 }
 
 static int take_errors(const struct stat_header *h, struct stat_proc *ret)
@@ -179,8 +197,9 @@ static int take_errors(const struct stat_header *h, struct stat_proc *ret)
 static bool take_row(const struct stat_row *r, struct stat_conn *c)
 {
 	memset(c, 0, sizeof(*c));
-	if ((r->family != AF_UNSPEC && r->family != AF_INET && r->family != AF_INET6) || r->role > ROLE_ANY || r->reason >= REASON_COUNT ||
-	    r->tx_path >= PATH_KINDS || r->rx_path >= PATH_KINDS)
+	if ((r->family != AF_UNSPEC && r->family != AF_INET && r->family != AF_INET6) ||
+	    r->role > ROLE_ANY || r->reason >= REASON_COUNT || r->tx_path >= PATH_KINDS ||
+	    r->rx_path >= PATH_KINDS)
 		return false;
 	c->fd = r->fd;
 	c->family = r->family;
@@ -375,7 +394,8 @@ static int take_sites(int fd, off_t at, struct stat_room *room, struct stat_proc
 static bool take_link(const struct stat_link *l, struct stat_qp *q)
 {
 	memset(q, 0, sizeof(*q));
-	if (l->phase >= STAT_LINK_PHASES || l->kind >= STAT_LINK_KINDS || (l->family != AF_UNSPEC && l->family != AF_INET && l->family != AF_INET6) ||
+	if (l->phase >= STAT_LINK_PHASES || l->kind >= STAT_LINK_KINDS ||
+	    (l->family != AF_UNSPEC && l->family != AF_INET && l->family != AF_INET6) ||
 	    l->mtu > 4096)
 		return false;
 	q->phase = (enum stat_link_phase)l->phase;
@@ -414,7 +434,8 @@ static int add_link(const struct stat_link *l, size_t n, uint32_t number, size_t
 {
 	struct stat_qp q;
 
-	if (l[0].state != 2 || l[2 * n].state != 2 || l[0].gen != l[2 * n].gen || !take_link(&l[n], &q))
+	if (l[0].state != 2 || l[2 * n].state != 2 || l[0].gen != l[2 * n].gen ||
+	    !take_link(&l[n], &q))
 		return 0;
 	if (ret->nqps >= room->qps) {
 		ret->more_others++;
@@ -520,20 +541,25 @@ void stat_proc_clear(struct stat_proc *p)
 
 /* ---- one connection's history ---- */
 
-/* Of an event only what two readings agree on, and only if it is in its place and of this connection. */
-static bool take_event(const struct stat_event *a, const struct stat_event *b, uint32_t gen, uint32_t n, struct stat_moment *ret)
+/* Of an event only what two readings agree on, and only if it is in its place and of this
+ * connection. */
+static bool take_event(const struct stat_event *a, const struct stat_event *b, uint32_t gen,
+		       uint32_t n, struct stat_moment *ret)
 {
 	uint64_t what = a->what;
 	unsigned kind = what & 0xff, reason = what >> 8 & 0xff;
 
-	if (what != b->what || a->when != b->when || a->arg != b->arg || what != STAT_EVENT_WHAT(gen, n, reason, kind) || !kind ||
-	    kind >= EVENT_COUNT || reason >= REASON_COUNT)
+	if (what != b->what || a->when != b->when || a->arg != b->arg ||
+	    what != STAT_EVENT_WHAT(gen, n, reason, kind) || !kind || kind >= EVENT_COUNT ||
+	    reason >= REASON_COUNT)
 		return false;
-	*ret = (struct stat_moment){ a->when, (enum stat_event_kind)kind, (enum reason)reason, a->arg };
+	*ret = (struct stat_moment){ a->when, (enum stat_event_kind)kind, (enum reason)reason,
+				     a->arg };
 	return true;
 }
 
-static void take_history(const struct stat_history *a, const struct stat_history *b, uint32_t gen, struct stat_past *ret)
+static void take_history(const struct stat_history *a, const struct stat_history *b, uint32_t gen,
+			 struct stat_past *ret)
 {
 	uint32_t next = a->next, n = 0;
 
@@ -541,12 +567,14 @@ static void take_history(const struct stat_history *a, const struct stat_history
 	for (; n < next; n++) {
 		if (n == STAT_EVENTS_FIRST && ret->left_out)
 			n += (uint32_t)ret->left_out;
-		if (take_event(&a->event[stat_event_place(n)], &b->event[stat_event_place(n)], gen, n, &ret->at[ret->n]))
+		if (take_event(&a->event[stat_event_place(n)], &b->event[stat_event_place(n)], gen,
+			       n, &ret->at[ret->n]))
 			ret->n++;
 	}
 }
 
-static int read_history(int fd, const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret)
+static int read_history(int fd, const struct stat_proc *p, const struct stat_conn *c,
+			struct stat_past *ret)
 {
 	struct stat_history hist[2];
 	struct stat_header h = { 0 };

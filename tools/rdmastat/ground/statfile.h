@@ -1,7 +1,7 @@
 /*
- * statfile.h - reads the counter files that policy/stat.c writes. A file may be truncated, of another version,
- * written by a liar, or vanish at any moment: every field is checked before it is used, and the file
- * is read with pread, never mapped.
+ * statfile.h - reads the counter files that policy/stat.c writes. A file may be truncated, of
+ * another version, written by a liar, or vanish at any moment: every field is checked before it
+ * is used, and the file is read with pread, never mapped.
  */
 #ifndef RDMASHIM_STATFILE_H
 #define RDMASHIM_STATFILE_H
@@ -21,7 +21,8 @@ static inline uint64_t sat_add(uint64_t a, uint64_t b)
 
 struct stat_conn {
 	uint32_t fd;
-	uint16_t family;		/* AF_INET or AF_INET6; AF_UNSPEC: the ends are not known yet */
+	uint16_t family;		/* AF_INET or AF_INET6; AF_UNSPEC: the ends are not known
+					 * yet */
 	uint16_t lport, pport;
 	uint8_t laddr[16], paddr[16];
 	enum stream_role role : 8;	/* small: there may be very many of these */
@@ -35,7 +36,8 @@ struct stat_conn {
 	uint32_t row, gen;		/* where it was read */
 	/* what rdmastat_now.c finds out; UINT64_MAX: not known */
 	uint64_t rtt;			/* ns */
-	uint64_t unread, to_read;	/* bytes sent that the other end has not read, and of its, that we have not */
+	uint64_t unread, to_read;	/* bytes sent that the other end has not read, and of
+					 * its, that we have not */
 };
 
 /* A place that copies between host and device memory. */
@@ -89,24 +91,26 @@ struct stat_proc {
 };
 
 /*
- * Reads <dir>/<name>; the file must be regular, owned by `owner`, closed to others, and named after its pid.
- * Returns 0 and *ret (stat_proc_clear() it), or
- *	-ENOENT		vanished
- *	-EPERM		of another owner, or open to others
- *	-EPROTO		another version or layout; *ret has pid, uid, program, version and, if it is known, build
- *	-EBADMSG	not a counter file, cut short, garbled, or of several names
+ * Reads <dir>/<name>; the file must be regular, owned by `owner`, closed to others, and named
+ * after its pid. Returns 0 and *ret (stat_proc_clear() it), or
+ * 	-ENOENT		vanished
+ * 	-EPERM		of another owner, or open to others
+ * 	-EPROTO		another version or layout; *ret has pid, uid, program, version and, if
+ * 			it is known, build
+ * 	-EBADMSG	not a counter file, cut short, garbled, or of several names
  * and other errors of open and pread.
  */
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
 
-/* Why there are no counters of that process, in words; and what is wrong with a directory in which there should be
- * some, NULL: nothing that can be seen. */
+/* Why there are no counters of that process, in words; and what is wrong with a directory in
+ * which there should be some, NULL: nothing that can be seen. */
 const char *no_counters_why(pid_t pid);
 const char *counters_bad(const char *dir);
 
-/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs, why links
- * came to nothing. */
-enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ERRORS = 8, STATFILE_ALL = 15 };
+/* What of a file is seldom asked for, and more than all the rest: how often each call was made,
+ * places that copy, queue pairs, why links came to nothing. */
+enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ERRORS = 8,
+       STATFILE_ALL = 15 };
 void stat_proc_clear(struct stat_proc *p);
 
 struct stat_list {
@@ -120,14 +124,16 @@ struct stat_list {
 typedef void (*statfile_bad)(const char *path, int error, const struct stat_proc *p);
 
 /*
- * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory, for root every
- * /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the list only with `dead`. pid: only that one if not 0.
- * Of one other user root keeps so many processes, connections and so on (USER_* in
- * statfile_list.c), and only counts the rest. on_bad (may be NULL) is told the path and -errno of
- * each file or directory left out, and by what process it is, if that can be read of another version. Returns 0 or -ENOMEM.
+ * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory,
+ * for root every /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the
+ * list only with `dead`. pid: only that one if not 0. Of one other user root keeps so many
+ * processes, connections and so on (USER_* in statfile_list.c), and only counts the rest. on_bad
+ * (may be NULL) is told the path and -errno of each file or directory left out, and by what
+ * process it is, if that can be read of another version. Returns 0 or -ENOMEM.
  */
 int statfile_list(bool dead, pid_t pid, statfile_bad on_bad, struct stat_list *ret);
-int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret);
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad,
+			struct stat_list *ret);
 void stat_list_clear(struct stat_list *l);
 
 struct stat_moment {
@@ -143,7 +149,8 @@ struct stat_past {
 	uint64_t left_out;		/* between the first STAT_EVENTS_FIRST and the rest */
 };
 
-/* The history of a connection. Returns 0, -ENOENT if process or connection ended meanwhile, and the errors of statfile_read(). */
+/* The history of a connection. Returns 0, -ENOENT if process or connection ended meanwhile, and
+ * the errors of statfile_read(). */
 int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret);
 
 /* May /proc/PID be asked for more about it: alive, of this pid namespace, and a process of the user
@@ -158,7 +165,8 @@ bool stat_proc_here(const struct stat_proc *p);
 bool user_rights(uid_t uid);
 void own_rights(void);
 
-/* Is the process that wrote the file gone? False if that cannot be told from here (another pid namespace). */
+/* Is the process that wrote the file gone? False if that cannot be told from here (another pid
+ * namespace). */
 bool stat_proc_gone(const struct stat_proc *p);
 
 #endif

@@ -19,13 +19,14 @@ int open_in(int dir, const char *name, int flags);
 int check_file(int fd, uid_t owner, off_t *size);
 /* The name of a file of sums, of processes that have ended (policy/stat_int.h). */
 bool statfile_ended(const char *name);
-/* As statfile_read(), of that file, or -errno of its opening; it is closed. What there is no room for is only counted; without room for a process
- * nothing but its header is read. */
+/* As statfile_read(), of that file, or -errno of its opening; it is closed. What there is no
+ * room for is only counted; without room for a process nothing but its header is read. */
 int statfile_read_room(int fd, const char *name, uid_t owner, unsigned parts,
 		       struct stat_room *room, struct stat_proc *ret);
 
 /* ---- statfile_mounts.c */
-/* The /dev/shm of a process that has another one: a descriptor, -ENODEV if it may not be entered, -errno. */
+/* The /dev/shm of a process that has another one: a descriptor, -ENODEV if it may not be
+ * entered, -errno. */
 int shm_open_of(pid_t pid);
 
 #endif

@@ -101,7 +101,8 @@ struct scan {
 	struct stat_room *room;		/* of the user whose files are read */
 	struct user_dir *dir;		/* where they are */
 	statfile_bad on_bad;
-	bool keep;			/* files of dead processes stay: somebody still wants to count them */
+	bool keep;			/* files of dead processes stay: somebody still wants to
+					 * count them */
 	bool nested;			/* in a subdirectory: no deeper */
 	bool away;			/* in another /dev/shm: not found again by its path */
 	struct seen dev;		/* file systems that have been looked into */
@@ -176,7 +177,8 @@ static void remove_dead(struct user_dir *dir, const char *name, uid_t owner,
 	stat_proc_clear(&now);
 }
 
-/* A file that cannot be read, of another version for example, but was left by a process that is gone: out of the way. True: it was. */
+/* A file that cannot be read, of another version for example, but was left by a process that is
+ * gone: out of the way. True: it was. */
 static bool remove_foreign(struct user_dir *dir, const char *name, uid_t owner)
 {
 	struct stat_proc p = { 0 };
@@ -184,7 +186,9 @@ static bool remove_foreign(struct user_dir *dir, const char *name, uid_t owner)
 	off_t size = 0;
 	char pid[16];
 	int fd = user_dir_file(dir, name, STAT_FILE_FLAGS);
-	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
+	bool ours = fd >= 0 && !check_file(fd, owner, &size) &&
+		    !pread_all(fd, &h, offsetof(struct stat_header, program), 0) &&
+		    h.magic == STAT_MAGIC;
 
 	if (fd >= 0)
 		close(fd);
@@ -197,7 +201,8 @@ static bool remove_foreign(struct user_dir *dir, const char *name, uid_t owner)
 	return !strcmp(pid, name) && stat_proc_gone(&p) && !user_dir_remove(dir, name, 0);
 }
 
-/* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so is damaged. */
+/* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so
+ * is damaged. */
 static bool being_made(struct user_dir *dir, const char *name)
 {
 	int fd = user_dir_file(dir, name, STAT_FILE_FLAGS);
@@ -207,7 +212,8 @@ static bool being_made(struct user_dir *dir, const char *name)
 	bool empty;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	empty = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && now.tv_sec - st.st_mtime < 5 && (!st.st_size || !pread_all(fd, &magic, sizeof(magic), 0)) && !magic;
+	empty = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && now.tv_sec - st.st_mtime < 5 &&
+		(!st.st_size || !pread_all(fd, &magic, sizeof(magic), 0)) && !magic;
 	if (fd >= 0)
 		close(fd);
 	return empty;
@@ -220,7 +226,8 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 	struct stat_proc p;
 	int rc;
 
-	if ((!ended && !all_digits(name, 10)) || (s->pid && (ended || (unsigned long)s->pid != strtoul(name, NULL, 10))))
+	if ((!ended && !all_digits(name, 10)) ||
+	    (s->pid && (ended || (unsigned long)s->pid != strtoul(name, NULL, 10))))
 		return 0;
 	rc = statfile_read_room(user_dir_file(dir, name, STAT_FILE_FLAGS), name, owner, s->parts,
 				s->room, &p);
@@ -229,7 +236,8 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 	if (rc) {
 		if (ended && rc == -EPROTO && !s->keep)
 			user_dir_remove(dir, name, 0);
-		else if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
+		else if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) &&
+			 (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc, &p);
 		return 0;
 	}
@@ -266,7 +274,8 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner,
 		   bool apart);
 
-/* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
+/* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the
+ * directory goes with the last of them. */
 static int scan_run(struct scan *s, const char *path, const char *name, uid_t owner)
 {
 	char sub[PATH_MAX + 256];
@@ -419,8 +428,8 @@ static bool has_number(const char *name)
 	       all_digits(name + strlen(DIR_PREFIX), 10);
 }
 
-/* A directory of counters in another /dev/shm, where users may have other numbers. Anybody can mount
- * a directory of somebody else there, in a user namespace of his own: such an one is none. */
+/* A directory of counters in another /dev/shm, where users may have other numbers. Anybody can
+ * mount a directory of somebody else there, in a user namespace of his own: such an one is none. */
 static int scan_away(struct scan *s, struct user_dir *shm, const char *path, const char *name)
 {
 	int fd = user_dir_file(shm, name, STAT_DIR_FLAGS), rc = 0;
@@ -452,8 +461,9 @@ static int scan_other_shm(struct scan *s, int fd, const char *at)
 	return rc;
 }
 
-/* Does the process that has the file's number, in our own pid namespace, have that /dev/shm? If none has
- * it, nobody's is taken. Not asked with its user's rights: it may be one that nobody may look at. */
+/* Does the process that has the file's number, in our own pid namespace, have that /dev/shm? If
+ * none has it, nobody's is taken. Not asked with its user's rights: it may be one that nobody
+ * may look at. */
 static bool is_its_own(const struct stat_proc *p, dev_t dev)
 {
 	char path[32];
@@ -503,7 +513,8 @@ static uid_t owner_of(const char *path)
 	return uid;
 }
 
-/* Processes of containers may have a /dev/shm of their own: those that we may look at, once each. */
+/* Processes of containers may have a /dev/shm of their own: those that we may look at, once
+ * each. */
 static int scan_elsewhere(struct scan *s)
 {
 	struct seen ns = { 0 };
@@ -584,10 +595,12 @@ static int by_pid(const void *a, const void *b)
 {
 	const struct stat_proc *p = a, *q = b;
 
-	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1) : (p->uid > q->uid) - (p->uid < q->uid);
+	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1)
+				: (p->uid > q->uid) - (p->uid < q->uid);
 }
 
-int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret)
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad,
+			struct stat_list *ret)
 {
 	struct stat_room room = STAT_ROOM_ANY;
 	struct scan s = { .list = ret, .dead = dead, .pid = pid, .parts = parts, .room = &room,

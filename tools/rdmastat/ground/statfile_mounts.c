@@ -92,8 +92,8 @@ static unsigned mount_of(int fd)
 	return id;
 }
 
-/* Of what was looked at before something else may be seen by now: is this very mount, among those of
- * the process, a tmpfs? */
+/* Of what was looked at before something else may be seen by now: is this very mount, among
+ * those of the process, a tmpfs? */
 static bool is_tmpfs(pid_t pid, int fd)
 {
 	unsigned id = mount_of(fd), one;
@@ -129,7 +129,8 @@ int shm_open_of(pid_t pid)
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	at = (int)syscall(SYS_openat2, root, "dev/shm", &how, sizeof(how));	/* asks no file system */
+	/* asks no file system */
+	at = (int)syscall(SYS_openat2, root, "dev/shm", &how, sizeof(how));
 	fd = at < 0 ? -errno : -ENODEV;
 	if (at >= 0 && is_tmpfs(pid, at)) {
 		fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,8 +197,9 @@ const char *no_counters_why(pid_t pid)
 	if (!lib)
 		return "it was started without librdmashim.so";
 	shm = shm_of_process(pid);
-	return shm ? shm : "it has the library, but has made no TCP socket, or its RDMASHIM_STAT_DIR is "
-			   "another one than here";
+	return shm ? shm
+		   : "it has the library, but has made no TCP socket, or its RDMASHIM_STAT_DIR is "
+		     "another one than here";
 }
 
 const char *counters_bad(const char *dir)

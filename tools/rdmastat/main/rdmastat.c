@@ -1,6 +1,6 @@
 /*
- * rdmastat.c - command line of rdmastat: options, commands, refresh, exit codes. One file per command beside it;
- * the format of the counter files is in statfile.c.
+ * rdmastat.c - command line of rdmastat: options, commands, refresh, exit codes. One file per
+ * command beside it; the format of the counter files is in statfile.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,10 @@
 #include "ground/rdmastat_now.h"
 
 enum {
-	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
-	OPT_LISTEN, OPT_HOST, OPT_SHOW, OPT_SVG, OPT_ROOT, OPT_ADDRESSES, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
+	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE,
+		OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
+	OPT_LISTEN, OPT_HOST, OPT_SHOW, OPT_SVG, OPT_ROOT, OPT_ADDRESSES, OPT_COLOR, OPT_HELP,
+		OPT_VERSION, OPTIONS
 };
 static const struct opt options[OPTIONS] = {
 	[OPT_CONNS]    = { 'c', "connections", NULL, "the same as the command conn" },
@@ -29,25 +31,37 @@ static const struct opt options[OPTIONS] = {
 	[OPT_WATCH]    = { 'w', "watch", "SECS", "print again every SECS seconds" },
 	[OPT_COUNT]    = { 'n', "count", "N", "with -w: stop after N times" },
 	[OPT_PID]      = { 'p', "pid", "PID", "only this process" },
-	[OPT_PROGRAM]  = { 'P', "program", "NAME", "only programs of this name; * and ? are patterns" },
-	[OPT_ALL]      = { 'a', "all", NULL, "show dead processes a last time, then remove their files" },
-	[OPT_ABSOLUTE] = { 0, "absolute", NULL, "counts since each process began, not since the last reset" },
-	[OPT_SORT]     = { 's', "sort", "COLUMN", "sort by a column, largest first; COLUMN:r is the other way round" },
-	[OPT_COLUMNS]  = { 'o', "columns", "LIST", "columns to show, with commas; all; help lists them" },
+	[OPT_PROGRAM]  = { 'P', "program", "NAME",
+			   "only programs of this name; * and ? are patterns" },
+	[OPT_ALL]      = { 'a', "all", NULL,
+			   "show dead processes a last time, then remove their files" },
+	[OPT_ABSOLUTE] = { 0, "absolute", NULL,
+			   "counts since each process began, not since the last reset" },
+	[OPT_SORT]     = { 's', "sort", "COLUMN",
+			   "sort by a column, largest first; COLUMN:r is the other way round" },
+	[OPT_COLUMNS]  = { 'o', "columns", "LIST",
+			   "columns to show, with commas; all; help lists them" },
 	[OPT_OUTPUT]   = { 'O', "output", "FILE", "write to FILE, which is replaced in one step" },
-	[OPT_LISTEN]   = { 0, "listen", "[ADDR:]PORT", "answer HTTP requests there; without ADDR only from this host" },
-	[OPT_HOST]     = { 0, "host", "NAMES", "names by which it may be asked besides addresses and localhost; with commas, * and ?" },
-	[OPT_SHOW]     = { 0, "show", "WHOSE", "own or all processes; own with -O and --listen, which others can read, else all" },
+	[OPT_LISTEN]   = { 0, "listen", "[ADDR:]PORT",
+			   "answer HTTP requests there; without ADDR only from this host" },
+	[OPT_HOST]     = { 0, "host", "NAMES",
+			   "names by which it may be asked besides addresses and localhost; with "
+				   "commas, * and ?" },
+	[OPT_SHOW]     = { 0, "show", "WHOSE",
+			   "own or all processes; own with -O and --listen, which others can read, "
+				   "else all" },
 	[OPT_SVG]      = { 0, "svg", "FILE", "draw a chart too" },
 	[OPT_ROOT]     = { 0, "root", "DIR", "read /sys and /proc below DIR" },
 	[OPT_ADDRESSES] = { 0, "addresses", NULL, "addresses as they are, not as numbers" },
-	[OPT_COLOR]    = { 0, "color", "WHEN", "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
+	[OPT_COLOR]    = { 0, "color", "WHEN",
+			   "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
 	[OPT_HELP]     = { 'h', "help", NULL, "print this text" },
 	[OPT_VERSION]  = { 'V', "version", NULL, "print the version" },
 };
 
 #define BIT(o) (1u << OPT_##o)
-#define VIEW (BIT(JSON) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(ALL) | BIT(ABSOLUTE))
+#define VIEW (BIT(JSON) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(ALL) | \
+	BIT(ABSOLUTE))
 
 enum words { WORDS_NONE, WORDS_SOME };
 
@@ -55,45 +69,75 @@ struct command {
 	const char *name, *args, *help;
 	unsigned accepts;		/* options */
 	enum words words;
-	int (*view)(const struct request *r, const struct stat_list *l);	/* one of the three */
+	/* one of the three */
+	int (*view)(const struct request *r, const struct stat_list *l);
 	int (*run)(const struct request *r);
 	int (*own)(int argc, char **argv);	/* reads its own options */
-	unsigned parts;			/* STATFILE_*, what it shows of the files besides connections and counters */
-	bool ends, whole;		/* wants the ends of all connections; the processes that -p and -P leave out too */
-	bool now;			/* wants what is under way, if more than its own columns is asked for */
+	unsigned parts;			/* STATFILE_*, what it shows of the files besides
+					 * connections and counters */
+	bool ends, whole;		/* wants the ends of all connections; the processes that
+					 * -p and -P leave out too */
+	bool now;			/* wants what is under way, if more than its own columns
+					 * is asked for */
 };
 
 static const struct command commands[] = {
 	{ "overview", "", "processes, totals, why the rest is on TCP (the default)",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_NONE, .view = show_overview },
-	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
-	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .parts = STATFILE_QPS, .ends = true, .now = true },
-	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .parts = STATFILE_QPS | STATFILE_ERRORS, .ends = true, .whole = true },
-	{ "listen", "", "where processes listen, connections not accepted yet, and those that came in there",
+	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path "
+	  "tcp",
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections,
+		  .parts = STATFILE_QPS, .ends = true, .now = true },
+	{ "link", "", "pairs of processes and what runs between them",
+	  VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links,
+		  .parts = STATFILE_QPS | STATFILE_ERRORS, .ends = true, .whole = true },
+	{ "listen", "", "where processes listen, connections not accepted yet, and those that came "
+	  "in there",
 	  VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_listeners, .ends = true },
-	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls, .parts = STATFILE_CALLS },
-	{ "dev", "", "RDMA devices, and what the library moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices, .parts = STATFILE_QPS },
-	{ "qp", "", "queue pairs: device, numbers, GIDs, MTU, RTT and connections of each link by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_qps, .parts = STATFILE_QPS },
-	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
-	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
+	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast "
+	  "path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls,
+		  .parts = STATFILE_CALLS },
+	{ "dev", "", "RDMA devices, and what the library moved by RDMA",
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices,
+		  .parts = STATFILE_QPS },
+	{ "qp", "", "queue pairs: device, numbers, GIDs, MTU, RTT and connections of each link by "
+	  "RDMA", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_qps,
+		  .parts = STATFILE_QPS },
+	{ "mr", "", "memory that processes have registered with RDMA devices",
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
+	{ "staging", "", "copies between host and device memory by call site: bytes, share by "
+	  "device memory, why not the rest",
 	  VIEW, WORDS_NONE, .view = show_staging, .parts = STATFILE_SITES },
-	{ "why", "PID[:FD]", "what decided for a process or a connection (also: ADDRESS:PORT), and what would change it",
-	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .parts = STATFILE_QPS, .ends = true, .whole = true, .now = true },
+	{ "why", "PID[:FD]", "what decided for a process or a connection (also: ADDRESS:PORT), and "
+	  "what would change it",
+	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .parts = STATFILE_QPS,
+		  .ends = true, .whole = true, .now = true },
 	{ "stacks", "PID", "where each thread of a process stands, and what the library waits for",
 	  BIT(JSON), WORDS_SOME, .view = show_stacks, .ends = true, .whole = true },
-	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
-	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME, .view = NULL },
-	{ "prometheus", "", "Prometheus text format: to stdout, to a file (-O), or over HTTP (--listen)",
-	  BIT(OUTPUT) | BIT(LISTEN) | BIT(HOST) | BIT(SHOW) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(JSON), WORDS_NONE, .run = cmd_prometheus, .parts = STATFILE_QPS },
+	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) |
+	  BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
+	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME,
+	  .view = NULL },
+	{ "prometheus", "", "Prometheus text format: to stdout, to a file (-O), or over HTTP "
+	  "(--listen)",
+	  BIT(OUTPUT) | BIT(LISTEN) | BIT(HOST) | BIT(SHOW) | BIT(WATCH) | BIT(COUNT) | BIT(PID) |
+		  BIT(PROGRAM) | BIT(JSON), WORDS_NONE, .run = cmd_prometheus,
+			  .parts = STATFILE_QPS },
 	{ "record", "FILE", "add the counters to FILE every SECS (1) seconds, as lines of JSON",
 	  BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM), WORDS_SOME, .run = cmd_record },
-	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
-	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS | STATFILE_ERRORS },
-	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME, .own = cmd_doctor },
-	{ "bundle", "", "all of this for a report of a fault, as one text: no payload, no keys, no addresses",
+	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)",
+	  BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
+	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE),
+	  WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS | STATFILE_ERRORS },
+	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME,
+	  .own = cmd_doctor },
+	{ "bundle", "", "all of this for a report of a fault, as one text: no payload, no keys, no "
+	  "addresses",
 	  BIT(OUTPUT) | BIT(ADDRESSES), WORDS_NONE, .run = cmd_bundle },
-	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy --help", 0, WORDS_SOME, .own = cmd_policy },
-	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE, .own = cmd_reasons },
+	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy "
+	  "--help", 0, WORDS_SOME, .own = cmd_policy },
+	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE,
+	  .own = cmd_reasons },
 	{ "doctor-loop", NULL, NULL, 0, WORDS_SOME, .own = cmd_loop },
 	{ "doctor-cuda", NULL, NULL, 0, WORDS_SOME, .own = cmd_cuda },
 };
@@ -145,7 +189,8 @@ static int find_option(const char *word, const struct opt *opts, size_t n)
 	for (i = 0; i < n; i++) {
 		if (word[1] != '-' && opts[i].letter && opts[i].letter == word[1])
 			return (int)i;
-		if (word[1] == '-' && strlen(opts[i].name) == len - 2 && !strncmp(opts[i].name, word + 2, len - 2))
+		if (word[1] == '-' && strlen(opts[i].name) == len - 2 &&
+		    !strncmp(opts[i].name, word + 2, len - 2))
 			return (int)i;
 	}
 	return -1;
@@ -193,7 +238,8 @@ void opt_print(const struct opt *opts, size_t n)
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		snprintf(buf, sizeof(buf), "--%s%s%s", opts[i].name, opts[i].arg ? " " : "", opts[i].arg ? opts[i].arg : "");
+		snprintf(buf, sizeof(buf), "--%s%s%s", opts[i].name, opts[i].arg ? " " : "",
+			 opts[i].arg ? opts[i].arg : "");
 		if (opts[i].letter)
 			printf("  -%c, %-22s %s\n", opts[i].letter, buf, opts[i].help);
 		else
@@ -208,7 +254,8 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 
 	if (n && !s[n] && !over && *ret >= min && *ret <= max)
 		return true;
-	complain("%s: %s is not a whole number from %llu to %llu", what, s, (unsigned long long)min, (unsigned long long)max);
+	complain("%s: %s is not a whole number from %llu to %llu", what, s, (unsigned long long)min,
+		 (unsigned long long)max);
 	return false;
 }
 
@@ -246,7 +293,8 @@ static void usage_of(const struct command *c)
 	unsigned takes = c->accepts | (c->view ? BIT(COLOR) : 0) | BIT(HELP);
 	int i;
 
-	printf("usage: rdmastat %s %s%s[OPTIONS]\n\n%s.\n\nOptions:\n", c->name, c->args, *c->args ? " " : "", c->help);
+	printf("usage: rdmastat %s %s%s[OPTIONS]\n\n%s.\n\nOptions:\n", c->name, c->args,
+	       *c->args ? " " : "", c->help);
 	for (i = 0; i < OPTIONS; i++)
 		if (takes & (1u << i))
 			opt_print(&options[i], 1);
@@ -347,7 +395,8 @@ struct line {
 	int nwords;
 };
 
-/* A command that reads its own options gets those too that stand before its name, from `first` on. */
+/* A command that reads its own options gets those too that stand before its name, from `first`
+ * on. */
 static int run_own(const struct command *c, struct args *a, char **first)
 {
 	char *name = a->argv[0];
@@ -358,7 +407,8 @@ static int run_own(const struct command *c, struct args *a, char **first)
 	return c->own(a->argc + (int)before, first);
 }
 
-/* Reads options, the command and its words, in any order. Returns -1 to go on, else the exit code. */
+/* Reads options, the command and its words, in any order. Returns -1 to go on, else the exit
+ * code. */
 static int read_line(struct args *a, struct request *r, struct line *ln)
 {
 	char **first = a->argv;
@@ -461,7 +511,8 @@ static void say_bad_place(void)
 		bad = counters_bad(dir);
 	}
 	if (bad)
-		complain("%s %s: programs cannot count there; rdmastat doctor says what to do", dir, bad);
+		complain("%s %s: programs cannot count there; rdmastat doctor says what to do", dir,
+			 bad);
 }
 
 static int read_files(const struct request *r, pid_t pid, bool quiet, struct stat_list *ret)
@@ -580,7 +631,8 @@ void find_terminal(struct request *r)
 	if (isatty(STDOUT_FILENO)) {
 		r->color = !(no && *no) && term && *term && strcmp(term, "dumb");
 		r->width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
-	} else if (columns && parse_digits(columns, strlen(columns), &v, &over) && v >= 1 && v <= 10000) {
+	} else if (columns && parse_digits(columns, strlen(columns), &v, &over) && v >= 1 &&
+		   v <= 10000) {
 		r->width = (int)v;	/* asked for, as a shell's own COLUMNS is not exported */
 	}
 }
@@ -592,7 +644,8 @@ static int check_line(const struct line *ln, const struct command *c)
 
 	for (i = 0; i < OPTIONS; i++)
 		if (alien & (1u << i)) {
-			complain("--%s does not go with %s; rdmastat %s --help lists what does", options[i].name, c->name, c->name);
+			complain("--%s does not go with %s; rdmastat %s --help lists what does",
+				 options[i].name, c->name, c->name);
 			return EXIT_USAGE;
 		}
 	if (ln->nwords && c->words == WORDS_NONE) {
@@ -641,7 +694,8 @@ int main(int argc, char **argv)
 	/* a closed fd 1 would become the first file opened, and be written to */
 	if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
 		return EXIT_FAILED;
-	signal(SIGPIPE, SIG_IGN);	/* a reader that went away is an error to be told, not a death */
+	signal(SIGPIPE, SIG_IGN);	/* a reader that went away is an error to be told, not a
+					 * death */
 	ln.words = calloc((size_t)argc + 1, sizeof(*ln.words));
 	if (!ln.words) {
 		complain("out of memory");

@@ -1,5 +1,6 @@
 /*
- * rdmastat_calls.c - rdmastat calls: how often each libc call was made on a connection, summed over processes.
+ * rdmastat_calls.c - rdmastat calls: how often each libc call was made on a connection, summed
+ * over processes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,8 @@ int show_calls(const struct request *r, const struct stat_list *l)
 		return EXIT_USAGE;
 	for (size_t i = 0; i < l->n; i++)
 		for (size_t c = 0; c < STAT_CALLS; c++)
-			if (l->proc[i].call[c][0] && (l->proc[i].calls[c][0] || l->proc[i].calls[c][1]))
+			if (l->proc[i].call[c][0] &&
+			    (l->proc[i].calls[c][0] || l->proc[i].calls[c][1]))
 				add_call(sum, &n, l->proc[i].call[c], l->proc[i].calls[c]);
 	if (order.col < 0)
 		order.col = COL_ALL;

@@ -139,7 +139,8 @@ static const struct column cols[] = {
 	  .count = fulls },
 	{ "slow", "SLOW", false, 12, 0, true,
 	  "times that it went back to TCP since the reader was too slow", .count = overflows },
-	{ "rtt", "RTT", false, 12, 0, true, "round trip: of the queue pair, else the kernel's by TCP",
+	{ "rtt", "RTT", false, 12, 0, true,
+	  "round trip: of the queue pair, else the kernel's by TCP",
 	  .text = rtt, .count = rtt_number },
 };
 #define COLS (sizeof(cols) / sizeof(cols[0]))
@@ -152,7 +153,8 @@ static int conns_in_list(const void *a, const void *b)
 
 	if (x->p != y->p)
 		return x->p < y->p ? -1 : 1;
-	if (x->c->fd != y->c->fd)	/* the file has them in the order in which their places became free */
+	if (x->c->fd != y->c->fd)	/* the file has them in the order in which their places
+					 * became free */
 		return x->c->fd < y->c->fd ? -1 : 1;
 	return (x->c > y->c) - (x->c < y->c);
 }
@@ -220,7 +222,10 @@ int show_connections(const struct request *r, const struct stat_list *l)
 		table_row(t, &ref[i]);
 	table_print(r, t, stdout);
 	if (!n && r->width)	/* for a person; a program has its header line */
-		print_wrapped(stdout, "", 0, r->words.argc ? "No live connection matches the filter." : "No live connection under the library.", r->width);
+		print_wrapped(stdout, "", 0,
+			      r->words.argc ? "No live connection matches the filter."
+					    : "No live connection under the library.",
+			      r->width);
 	table_free(t);
 	free(ref);
 	return EXIT_OK;
@@ -281,7 +286,8 @@ struct pairs *pairs_make(const struct stat_list *l)
 		for (k = 0; !l->proc[i].dead && k < l->proc[i].nconns; k++) {
 			unmap(&l->proc[i].conns[k]);
 			if (l->proc[i].conns[k].family)
-				ps->ref[ps->n++] = (struct conn_ref){ &l->proc[i], &l->proc[i].conns[k] };
+				ps->ref[ps->n++] = (struct conn_ref){ &l->proc[i],
+					&l->proc[i].conns[k] };
 		}
 	qsort(ps->ref, ps->n, sizeof(*ps->ref), by_ends);
 	return ps;

@@ -1,6 +1,7 @@
 /*
- * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the library moved by RDMA; `rdmastat mr`: memory that
- * processes under the library have registered. The counter files say how many queue pairs are on a port, but neither what went through it nor what was
+ * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the library moved by
+ * RDMA; `rdmastat mr`: memory that processes under the library have registered. The counter
+ * files say how many queue pairs are on a port, but neither what went through it nor what was
  * registered: the ports' own counters and the kernel's sum of pinned pages of a process do.
  */
 #include <stdlib.h>
@@ -41,10 +42,12 @@ static uint64_t counter(const struct doctor *d, const struct port *p, const char
 	bool over;
 	size_t n;
 
-	if (!fact(d, text, sizeof(text), "/sys/class/infiniband/%s/ports/%s/counters/%s", p->device, p->port, name))
+	if (!fact(d, text, sizeof(text), "/sys/class/infiniband/%s/ports/%s/counters/%s", p->device,
+		  p->port, name))
 		return UNKNOWN;
 	n = parse_digits(text, strlen(text), &v, &over);
-	return !n || over || v > UNKNOWN / 8 ? UNKNOWN : 4 * v;	/* the drivers count words of 32 bits */
+	/* the drivers count words of 32 bits */
+	return !n || over || v > UNKNOWN / 8 ? UNKNOWN : 4 * v;
 }
 
 /* "4: ACTIVE" without its number. */
@@ -60,7 +63,9 @@ static void find_net(const struct doctor *d, struct port *p)
 {
 	char dir[256], **net;
 
-	if (fact(d, p->net, sizeof(p->net), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0", p->device, p->port) && p->net[0])
+	if (fact(d, p->net, sizeof(p->net), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0",
+		 p->device, p->port) &&
+	    p->net[0])
 		return;
 	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/device/net", p->device);
 	net = names_in(d, dir);
@@ -73,11 +78,14 @@ static bool read_port(const struct doctor *d, const char *device, const char *po
 	memset(p, 0, sizeof(*p));
 	snprintf(p->device, sizeof(p->device), "%s", device);
 	snprintf(p->port, sizeof(p->port), "%s", port);
-	if (!fact(d, p->state, sizeof(p->state), "/sys/class/infiniband/%s/ports/%s/state", p->device, p->port))
+	if (!fact(d, p->state, sizeof(p->state), "/sys/class/infiniband/%s/ports/%s/state",
+		  p->device, p->port))
 		return false;
 	short_state(p->state);
-	fact(d, p->rate, sizeof(p->rate), "/sys/class/infiniband/%s/ports/%s/rate", p->device, p->port);
-	fact(d, p->layer, sizeof(p->layer), "/sys/class/infiniband/%s/ports/%s/link_layer", p->device, p->port);
+	fact(d, p->rate, sizeof(p->rate), "/sys/class/infiniband/%s/ports/%s/rate", p->device,
+	     p->port);
+	fact(d, p->layer, sizeof(p->layer), "/sys/class/infiniband/%s/ports/%s/link_layer",
+	     p->device, p->port);
 	find_net(d, p);
 	p->sent = counter(d, p, "port_xmit_data");
 	p->received = counter(d, p, "port_rcv_data");
@@ -95,7 +103,8 @@ static struct port *read_ports(const struct doctor *d, size_t *n)
 		snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/ports", dev[i]);
 		port = names_in(d, dir);
 		for (k = 0; port && port[k]; k++) {
-			if (!read_port(d, dev[i], port[k], &one) || !(more = realloc(all, (*n + 1) * sizeof(*all))))
+			if (!read_port(d, dev[i], port[k], &one) ||
+			    !(more = realloc(all, (*n + 1) * sizeof(*all))))
 				continue;
 			all = more;
 			all[(*n)++] = one;
@@ -180,14 +189,16 @@ static void count_links(const struct stat_list *l, struct port *p)
 			const struct stat_qp *q = &l->proc[i].qps[k];
 
 			snprintf(port, sizeof(port), "%u", q->port);
-			if (q->phase != STAT_LINK_UP || strcmp(q->device, p->device) || strcmp(port, p->port))
+			if (q->phase != STAT_LINK_UP || strcmp(q->device, p->device) ||
+			    strcmp(port, p->port))
 				continue;
 			p->links++;
 			p->streams += q->streams;
 		}
 }
 
-static void json_devices(const struct request *r, const struct port *p, size_t n, const struct rdma_sum *s)
+static void json_devices(const struct request *r, const struct port *p, size_t n,
+			 const struct rdma_sum *s)
 {
 	json_object *root = json_root(), *a = json_object_new_array(), *o;
 
@@ -253,11 +264,18 @@ int show_devices(const struct request *r, const struct stat_list *l)
 		table_free(t);
 		putchar('\n');
 	} else {
-		print_wrapped(stdout, "", 0, "No RDMA device here: connections to other hosts stay on TCP. rdmastat doctor says what is missing.", r->width);
+		print_wrapped(stdout, "", 0,
+			      "No RDMA device here: connections to other hosts stay on TCP. "
+			      "rdmastat doctor says what is missing.",
+			      r->width);
 	}
-	snprintf(text, sizeof(text), "By RDMA under the library: %s bytes in %llu process%s, %llu connection%s now, %llu link%s made, %llu path%s lost.",
-		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.conns, plural(sum.conns),
-		 (unsigned long long)sum.links, plural(sum.links), (unsigned long long)sum.lost, plural(sum.lost));
+	snprintf(text, sizeof(text),
+		 "By RDMA under the library: %s bytes in %llu process%s, %llu connection%s now, "
+		 "%llu link%s made, %llu path%s lost.",
+		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes,
+		 sum.processes == 1 ? "" : "es", (unsigned long long)sum.conns, plural(sum.conns),
+		 (unsigned long long)sum.links, plural(sum.links), (unsigned long long)sum.lost,
+		 plural(sum.lost));
 	print_wrapped(stdout, "", 0, text, r->width);
 	free(p);
 	return EXIT_OK;
@@ -272,7 +290,8 @@ struct memory {
 };
 
 /* The number behind `key` in a line of /proc/PID/FILE, times `unit`; UNKNOWN if there is none. */
-static uint64_t proc_number(const struct doctor *d, uint32_t pid, const char *file, const char *key, uint64_t unit)
+static uint64_t proc_number(const struct doctor *d, uint32_t pid, const char *file, const char *key,
+			    uint64_t unit)
 {
 	char path[PATH_MAX], line[256], word[64];
 	uint64_t v = UNKNOWN, n;
@@ -282,7 +301,8 @@ static uint64_t proc_number(const struct doctor *d, uint32_t pid, const char *fi
 	snprintf(path, sizeof(path), "%s/proc/%u/%s", d->root, pid, file);
 	f = fopen(path, "re");
 	while (f && v == UNKNOWN && fgets(line, sizeof(line), f))
-		if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), " %63s", word) == 1 &&
+		if (!strncmp(line, key, strlen(key)) &&
+		    sscanf(line + strlen(key), " %63s", word) == 1 &&
 		    parse_digits(word, strlen(word), &n, &over) && !over && n < UNKNOWN / unit)
 			v = n * unit;
 	if (f)

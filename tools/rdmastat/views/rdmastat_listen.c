@@ -1,7 +1,8 @@
 /*
- * rdmastat_listen.c - `rdmastat listen`: the sockets at which processes under the library listen. The
- * library does not follow them; the kernel knows them: /proc/PID/net/tcp has the sockets of a
- * network namespace, /proc/PID/fd says whose they are. One namespace after the other is in memory.
+ * rdmastat_listen.c - `rdmastat listen`: the sockets at which processes under the library
+ * listen. The library does not follow them; the kernel knows them: /proc/PID/net/tcp has the
+ * sockets of a network namespace, /proc/PID/fd says whose they are. One namespace after the
+ * other is in memory.
  */
 #include <dirent.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /*
- * rdmastat_qp.c - `rdmastat qp`: the queue pairs by which connections of processes under the library go by RDMA.
+ * rdmastat_qp.c - `rdmastat qp`: the queue pairs by which connections of processes under the
+ * library go by RDMA.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static const char *gid_text(const uint8_t *gid, char *buf)
 }
 
 /* What names an end: its GID, else its address. */
-static const char *end_name(const struct stat_qp *q, const uint8_t *gid, const uint8_t *addr, char *buf)
+static const char *end_name(const struct stat_qp *q, const uint8_t *gid, const uint8_t *addr,
+			    char *buf)
 {
 	const char *s = gid_text(gid, buf);
 
@@ -86,7 +88,8 @@ static const struct column qp_cols[] = {
 	  .text = peer_gid },
 	{ "mtu", "MTU", false, 2, 0, false, "most bytes in a packet (path MTU)",
 	  .text = mtu, .count = mtu_number },
-	{ "rtt", "RTT", false, 1, 0, false, "shortest of the last times from posting a small record "
+	{ "rtt", "RTT", false, 1, 0, false,
+	  "shortest of the last times from posting a small record "
 	  "to its completion's being seen; - if none was taken yet",
 	  .text = rtt, .count = rtt_number },
 	{ "streams", "STREAMS", false, 0, 0, false, "connections that are on it now",
@@ -127,7 +130,10 @@ static struct qp_ref *all_qps(const struct stat_list *l, size_t *n)
 }
 
 static json_object *num_or_null(uint64_t v) { return v ? json_num(v) : NULL; }
-static json_object *str_or_null(const char *s) { return s && *s && strcmp(s, "-") ? json_str(s) : NULL; }
+static json_object *str_or_null(const char *s)
+{
+	return s && *s && strcmp(s, "-") ? json_str(s) : NULL;
+}
 
 static json_object *json_qp(const struct qp_ref *ref)
 {
@@ -145,8 +151,10 @@ static json_object *json_qp(const struct qp_ref *ref)
 	json_add(o, "peer_qpn", num_or_null(q->peer_qpn));
 	json_add(o, "gid", str_or_null(gid_text(q->lgid, buf)));
 	json_add(o, "peer_gid", str_or_null(gid_text(q->pgid, buf)));
-	json_add(o, "address", str_or_null(end_text(q->family, q->laddr, q->lport, buf, sizeof(buf))));
-	json_add(o, "peer_address", str_or_null(end_text(q->family, q->paddr, q->pport, buf, sizeof(buf))));
+	json_add(o, "address",
+		 str_or_null(end_text(q->family, q->laddr, q->lport, buf, sizeof(buf))));
+	json_add(o, "peer_address",
+		 str_or_null(end_text(q->family, q->paddr, q->pport, buf, sizeof(buf))));
 	json_add(o, "mtu", num_or_null(q->mtu));
 	json_add(o, "rtt_ns", num_or_null(q->rtt));
 	json_add(o, "streams", json_num(q->streams));
@@ -193,7 +201,9 @@ int show_qps(const struct request *r, const struct stat_list *l)
 			table_row(t, &ref[i]);
 		table_print(r, t, stdout);
 		if (!n && r->width)	/* for a person; a program has its header line */
-			print_wrapped(stdout, "", 0, "No connection goes by RDMA. rdmastat dev shows the devices.", r->width);
+			print_wrapped(stdout, "", 0,
+				      "No connection goes by RDMA. rdmastat dev shows the devices.",
+				      r->width);
 		table_free(t);
 	}
 	free(ref);

@@ -15,7 +15,8 @@
 /* ---- the overview ---- */
 
 struct line {
-	const struct stat_proc *p;	/* NULL: the total; of several that have ended: one of them */
+	const struct stat_proc *p;	/* NULL: the total; of several that have ended: one of
+					 * them */
 	struct sums s;
 	uint64_t ended;			/* so many processes of a program; 0: one, alive or not */
 	const char *what;		/* NULL: not asked for */
@@ -119,7 +120,8 @@ static const struct column cols[] = {
 	{ "rested", "RESTED", false, 9, 0, true,
 	  "rings whose memory was given back while they were not used", .count = rested },
 	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
-	{ "reason", "REASON", true, 9, 0, true, "why most of its open connections' bytes by TCP are there, or most connections were",
+	{ "reason", "REASON", true, 9, 0, true,
+	  "why most of its open connections' bytes by TCP are there, or most connections were",
 	  .text = reason },
 };
 #define COLS (sizeof(cols) / sizeof(cols[0]))
@@ -183,23 +185,28 @@ static void reason_lines(const struct request *r, const struct sums *s)
 	if (!n)
 		return;
 	printf("\n%s", tint(r, TINT_HEAD));
-	print_wrapped(stdout, "", 0, "On TCP because (bytes of open connections, connections):", r->width);
+	print_wrapped(stdout, "", 0,
+		      "On TCP because (bytes of open connections, connections):", r->width);
 	fputs(tint(r, TINT_OFF), stdout);
 	for (i = 0; i < n && i < TOP_REASONS; i++) {
 		const char *text = cause_text(s, top[i], cause, sizeof(cause));
 		uint64_t now = s->live_bytes[top[i]];
 
 		if (r->width && r->width < 60) {
-			snprintf(head, sizeof(head), "%llu %s: ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
+			snprintf(head, sizeof(head),
+				 "%llu %s: ", (unsigned long long)s->reasons[top[i]],
+				 reason_name(top[i]));
 			print_wrapped(stdout, head, 2, text, r->width);
 			print_wrapped(stdout, "-> ", 3, remedy_text(top[i]), r->width);
 			continue;
 		}
-		snprintf(head, sizeof(head), "%6s %6llu %-16s ", now ? human(now, h, sizeof(h)) : "-",
+		snprintf(head, sizeof(head), "%6s %6llu %-16s ",
+			 now ? human(now, h, sizeof(h)) : "-",
 			 (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
 		print_wrapped(stdout, head, 31, text, r->width);
 		fputs(tint(r, TINT_GOOD), stdout);
-		print_wrapped(stdout, "                            -> ", 31, remedy_text(top[i]), r->width);
+		print_wrapped(stdout, "                            -> ", 31, remedy_text(top[i]),
+			      r->width);
 		fputs(tint(r, TINT_OFF), stdout);
 	}
 	if (n > TOP_REASONS)
@@ -243,7 +250,10 @@ int show_overview(const struct request *r, const struct stat_list *l)
 	if (order.col == -2)
 		return EXIT_USAGE;
 	if (!l->n) {
-		print_wrapped(stdout, "", 0, "No process under the library. Start one with: rdmarun PROGRAM, or LD_PRELOAD=librdmashim.so PROGRAM.", r->width);
+		print_wrapped(stdout, "", 0,
+			      "No process under the library. Start one with: rdmarun PROGRAM, or "
+			      "LD_PRELOAD=librdmashim.so PROGRAM.",
+			      r->width);
 		return EXIT_OK;
 	}
 	what = choose_what(r, l, chosen, &n);

@@ -3,10 +3,10 @@
  * through ptrace(2). The library's frames are one line in words: in which call of the program, and
  * what it sleeps for.
  *
- * Files that the process has mapped are read for names of functions, and may be a stranger's: this
- * is done by a child that has nothing of ours (rdmastat_apart.h), for which root gives up all rights
- * but the process's own user's once it is attached, and which ends after DEADLINE_S. A tracer that
- * ends lets all threads go on.
+ * Files that the process has mapped are read for names of functions, and may be a stranger's:
+ * this is done by a child that has nothing of ours (rdmastat_apart.h), for which root gives up
+ * all rights but the process's own user's once it is attached, and which ends after DEADLINE_S.
+ * A tracer that ends lets all threads go on.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,7 +31,8 @@
 #include "ground/rdmastat_json.h"
 
 #define DEADLINE_S 20
-#define STOP_MS 1000		/* for a thread to stop; one that sleeps in the kernel for good never does */
+/* for a thread to stop; one that sleeps in the kernel for good never does */
+#define STOP_MS 1000
 #define THREADS_MAX 4096
 #define FRAMES_MAX 64
 #define MAPS_MAX 65536
@@ -178,7 +179,8 @@ static int hold(struct thread *th)
 	struct timespec ms = { 0, 1000000 };
 	int i, status;
 
-	if (ptrace(PTRACE_SEIZE, th->tid, NULL, NULL) || ptrace(PTRACE_INTERRUPT, th->tid, NULL, NULL))
+	if (ptrace(PTRACE_SEIZE, th->tid, NULL, NULL) ||
+	    ptrace(PTRACE_INTERRUPT, th->tid, NULL, NULL))
 		return -errno;
 	for (i = 0; i < STOP_MS; i++) {
 		if (waitpid(th->tid, &status, __WALL | WNOHANG) == th->tid) {
@@ -284,8 +286,9 @@ static void say_sleep(const struct target *t, const struct thread *th, char *buf
 				 p.events & POLLIN ? "readable" : "writable",
 				 th->sleep.arg[1] > 3 ? ", or one of others" : "");
 		else if (p.fd >= 0)
-			snprintf(buf, len, ", sleeps until the other end of descriptor %d%s wakes it",
-				 p.fd, ends);
+			snprintf(buf, len,
+				 ", sleeps until the other end of descriptor %d%s wakes it", p.fd,
+				 ends);
 		else
 			snprintf(buf, len, ", sleeps until the other end wakes it");
 	} else {
@@ -379,8 +382,9 @@ static void print_thread(struct target *t, const struct thread *th)
 		else
 			frame_text(&th->frame[i], text, sizeof(text));
 		if (frames)
-			json_object_array_add(frames, frame_json(&th->frame[last],
-								 is_ours(&th->frame[i]) ? text : NULL));
+			json_object_array_add(
+				frames,
+				frame_json(&th->frame[last], is_ours(&th->frame[i]) ? text : NULL));
 		else
 			say_line(stdout, "  %s", text);
 	}
@@ -529,7 +533,8 @@ int show_stacks(const struct request *r, const struct stat_list *l)
 	if (rc == APART_NONE)
 		complain("stacks: no process can be started to look: %s", strerror(errno));
 	else
-		complain("stacks: given up after %d s, or ended by what the process has mapped (signal %d)",
+		complain("stacks: given up after %d s, or ended by what the process has mapped "
+			 "(signal %d)",
 			 DEADLINE_S, -rc);
 	return EXIT_FAILED;
 }

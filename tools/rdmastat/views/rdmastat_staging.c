@@ -1,6 +1,6 @@
 /*
- * rdmastat_staging.c - rdmastat staging: the places from which programs copy between host and device memory, how much of it
- * went by device memory, and why the rest did not.
+ * rdmastat_staging.c - rdmastat staging: the places from which programs copy between host and
+ * device memory, how much of it went by device memory, and why the rest did not.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,8 @@ static json_object *json_site(const struct site_ref *s)
 	json_add(o, "bytes", json_num(s->c->bytes));
 	json_add(o, "taken", json_num(s->c->taken));
 	json_add(o, "share", json_share(share(s->c->taken, s->c->bytes)));
-	snprintf(at, sizeof(at), "0x%llx-0x%llx", (unsigned long long)s->c->lo, (unsigned long long)s->c->hi);
+	snprintf(at, sizeof(at), "0x%llx-0x%llx", (unsigned long long)s->c->lo,
+		 (unsigned long long)s->c->hi);
 	json_add(o, "last_range", json_str(at));
 	for (size_t i = 0; i < n; i++) {
 		json_object *w = json_object_new_object();
@@ -88,12 +89,16 @@ static void print_site(const struct request *r, const struct site_ref *s)
 	size_t n = reasons_of(s->c, why);
 	char bytes[16], part[16], first[64];
 
-	printf("%8u %-15.15s %-9s %8s %9llu %6s %-8s %s\n", s->p->pid, s->p->program, s->c->rx ? "to-device" : "to-host",
-	       human(s->c->bytes, bytes, sizeof(bytes)), (unsigned long long)s->c->copies,
-	       percent(share(s->c->taken, s->c->bytes), part, sizeof(part)), gpu_path_of(s->c), s->c->where);
-	printf("%35s last range 0x%llx-0x%llx\n", "", (unsigned long long)s->c->lo, (unsigned long long)s->c->hi);
+	printf("%8u %-15.15s %-9s %8s %9llu %6s %-8s %s\n", s->p->pid, s->p->program,
+	       s->c->rx ? "to-device" : "to-host", human(s->c->bytes, bytes, sizeof(bytes)),
+	       (unsigned long long)s->c->copies,
+	       percent(share(s->c->taken, s->c->bytes), part, sizeof(part)), gpu_path_of(s->c),
+	       s->c->where);
+	printf("%35s last range 0x%llx-0x%llx\n", "", (unsigned long long)s->c->lo,
+	       (unsigned long long)s->c->hi);
 	for (size_t i = 0; i < n; i++) {
-		snprintf(first, sizeof(first), "%35s %6s %s: ", "", percent(share(s->c->why[why[i]], s->c->bytes), part, sizeof(part)),
+		snprintf(first, sizeof(first), "%35s %6s %s: ", "",
+			 percent(share(s->c->why[why[i]], s->c->bytes), part, sizeof(part)),
 			 reason_name(why[i]));
 		print_wrapped(stdout, first, 44, reason_text(why[i]), r->width);
 	}
@@ -131,10 +136,15 @@ int show_staging(const struct request *r, const struct stat_list *l)
 	if (r->json) {
 		staging_json(r, s, n);
 	} else if (!n) {
-		print_wrapped(stdout, "", 0, "No copies between device and host memory were seen. They are looked at in programs that use CUDA, from the first connection on a fast path "
-			      "on, unless the policy file says `device off`.", r->width);
+		print_wrapped(stdout, "", 0,
+			      "No copies between device and host memory were seen. They are looked "
+			      "at in programs that use CUDA, from the first connection on a fast "
+			      "path "
+			      "on, unless the policy file says `device off`.",
+			      r->width);
 	} else {
-		printf("%8s %-15s %-9s %8s %9s %6s %-8s %s\n", "PID", "PROGRAM", "WAY", "BYTES", "COPIES", "SHARE", "GPU-PATH", "CALL-SITE");
+		printf("%8s %-15s %-9s %8s %9s %6s %-8s %s\n", "PID", "PROGRAM", "WAY", "BYTES",
+		       "COPIES", "SHARE", "GPU-PATH", "CALL-SITE");
 		for (size_t i = 0; i < n; i++)
 			print_site(r, &s[i]);
 	}

@@ -1,6 +1,6 @@
 /*
- * rdmastat_why.c - `rdmastat why PID[:FD]`, or ADDRESS:PORT: what is known about one process or connection, which rule decided, and what would
- * change it, and what happened when.
+ * rdmastat_why.c - `rdmastat why PID[:FD]`, or ADDRESS:PORT: what is known about one process or
+ * connection, which rule decided, and what would change it, and what happened when.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +31,8 @@ struct subject {
 	const struct stat_proc *p;
 	const struct stat_conn *c;	/* NULL: the whole process */
 	struct conn_ref other;		/* c NULL: not in the list */
-	struct policy *pol;		/* its policy file as it is now; NULL: built-in or unreadable */
+	struct policy *pol;		/* its policy file as it is now; NULL: built-in or
+					 * unreadable */
 	bool unreadable;
 	bool not_read;			/* by us; what its process does with it is not known */
 	struct policy_error err;
@@ -175,7 +176,8 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 		if (s->p->conns[k].fd == fd)
 			s->c = &s->p->conns[k];
 	if (one && !s->c) {
-		complain("process %d has no TCP connection on descriptor %d that the library follows; rdmastat conn pid = %d lists what it has",
+		complain("process %d has no TCP connection on descriptor %d that the library "
+			 "follows; rdmastat conn pid = %d lists what it has",
 			 (int)pid, (int)fd, (int)pid);
 		return false;
 	}
@@ -308,7 +310,8 @@ static enum whose read_policy(struct subject *s, int *rc)
 	return ALONE;
 }
 
-static void to_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ret)
+static void to_sockaddr(int family, const uint8_t *addr, uint16_t port,
+			struct sockaddr_storage *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->ss_family = (sa_family_t)family;
@@ -331,12 +334,14 @@ static void decide(struct subject *s)
 	struct sockaddr_storage local, peer;
 
 	if (s->unreadable) {
-		s->now = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
+		s->now = (struct policy_decision){ .paths = 1u << PATH_TCP,
+						   .reason = REASON_BAD_POLICY };
 		return;
 	}
 	to_sockaddr(s->c->family, s->c->laddr, s->c->lport, &local);
 	to_sockaddr(s->c->family, s->c->paddr, s->c->pport, &peer);
-	policy_decide(p, s->p->program, s->c->role, (struct sockaddr *)&local, (struct sockaddr *)&peer, &s->now);
+	policy_decide(p, s->p->program, s->c->role, (struct sockaddr *)&local,
+		      (struct sockaddr *)&peer, &s->now);
 	s->recorded_differs = s->c->rule_at && s->c->rule_at != s->now.at;
 }
 
@@ -357,44 +362,63 @@ static void advise_peer(struct subject *s)
 	char l[64], r[64];
 
 	if (s->other.c) {
-		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the library now; it may not have been when this connection asked. "
-			 "Connections that are made from now on will find it, and so may this one when it has moved much more. See also: rdmastat why %u:%u",
-			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid, s->other.c->fd);
+		snprintf(s->advice, sizeof(s->advice),
+			 "the other end is %u:%u (%s), under the library now; it may not have been "
+			 "when this connection asked. "
+			 "Connections that are made from now on will find it, and so may this one "
+			 "when it has moved much more. See also: rdmastat why %u:%u",
+			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid,
+			 s->other.c->fd);
 		return;
 	}
-	snprintf(s->advice, sizeof(s->advice), "start the program at the other end with the library too (rdmarun PROGRAM). Who it is: ss -tnp 'src %s and dst %s'",
-		 end_text(s->c->family, s->c->paddr, s->c->pport, r, sizeof(r)), end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
+	snprintf(s->advice, sizeof(s->advice),
+		 "start the program at the other end with the library too (rdmarun PROGRAM). Who "
+		 "it is: ss -tnp 'src %s and dst %s'",
+		 end_text(s->c->family, s->c->paddr, s->c->pport, r, sizeof(r)),
+		 end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
 }
 
-/* Its latest event is no reason: earned, asked, or looking for the other end. The row says `not-earned` until that has an end. */
+/* Its latest event is no reason: earned, asked, or looking for the other end. The row says
+ * `not-earned` until that has an end. */
 static bool under_way(const struct subject *s)
 {
 	size_t n = s->past.n;
 
-	return n && (s->past.at[n - 1].kind == EVENT_EARNED || s->past.at[n - 1].kind == EVENT_RULE || s->past.at[n - 1].kind == EVENT_SEARCH);
+	return n &&
+	       (s->past.at[n - 1].kind == EVENT_EARNED || s->past.at[n - 1].kind == EVENT_RULE ||
+		s->past.at[n - 1].kind == EVENT_SEARCH);
 }
 
 /* It has yet to earn its upgrade. */
-static bool unearned(const struct stat_conn *c) { return c->reason == REASON_NOT_EARNED || c->reason == REASON_SHORT_LIVED; }
+static bool unearned(const struct stat_conn *c)
+{
+	return c->reason == REASON_NOT_EARNED || c->reason == REASON_SHORT_LIVED;
+}
 
 static void advise_not_earned(struct subject *s)
 {
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
-	bool ours = !strcmp(s->p->policy_file, policy_path(false));	/* what `policy set` would change by itself */
+	/* what `policy set` would change by itself */
+	bool ours = !strcmp(s->p->policy_file, policy_path(false));
 	uint64_t times = s->c->reason == REASON_SHORT_LIVED ? EARN_MUCH : 1;
 	char has[16], need[32], file[800];
 
 	if (under_way(s) || s->c->reason == REASON_SEARCHING) {
-		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (discovery in the policy file)",
+		snprintf(s->advice, sizeof(s->advice),
+			 "nothing yet: it has earned its upgrade, and the process at the other end "
+			 "is looked for. Ask again in %s (discovery in the policy file)",
 			 conf_value_text(CONF_T_time, t->discovery, need, sizeof(need)));
 		return;
 	}
 
-	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu: nothing to do if such connections are short; to lower them: rdmastat policy set %s%s%s%s",
-		 times > 1 ? "bytes" : "earn_bytes", conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
-		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times),
-		 ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)),
-		 ours ? "" : " ",
+	snprintf(s->advice, sizeof(s->advice),
+		 "it earns its upgrade at %s %s (has %s) or %s %llu: nothing to do if such "
+		 "connections are short; to lower them: rdmastat policy set %s%s%s%s",
+		 times > 1 ? "bytes" : "earn_bytes",
+		 conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)),
+		 human(all_bytes(s->c), has, sizeof(has)), times > 1 ? "rounds" : "earn_rounds",
+		 (unsigned long long)(t->earn_rounds * times), ours ? "" : "-f ",
+		 ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)), ours ? "" : " ",
 		 times > 1 ? "earn_lifetime off" : "earn_bytes 0");
 }
 
@@ -406,9 +430,12 @@ static void advise(struct subject *s)
 	s->past_rc = statfile_history(s->p, s->c, &s->past);
 	switch (s->c->reason) {
 	case REASON_NONE:
-		snprintf(s->advice, sizeof(s->advice), "nothing: it is on a fast path, or about to be");
+		snprintf(s->advice, sizeof(s->advice),
+			 "nothing: it is on a fast path, or about to be");
 		if (s->c->tx_path == PATH_TCP && s->c->rx_path == PATH_TCP)
-			snprintf(s->advice, sizeof(s->advice), "nothing was decided against it; ask again when more bytes have moved");
+			snprintf(s->advice, sizeof(s->advice),
+				 "nothing was decided against it; ask again when more bytes have "
+				 "moved");
 		return;
 	case REASON_NOT_EARNED:
 	case REASON_SEARCHING:
@@ -420,7 +447,8 @@ static void advise(struct subject *s)
 		return;
 	case REASON_POLICY:
 		at = s->c->rule_at ? s->c->rule_at : s->now.at;
-		snprintf(s->advice, sizeof(s->advice), "change %s: %s", place_text(s->pol, s->p->policy_file, at, place, sizeof(place)),
+		snprintf(s->advice, sizeof(s->advice), "change %s: %s",
+			 place_text(s->pol, s->p->policy_file, at, place, sizeof(place)),
 			 place_line(s->pol, at, text, sizeof(text)));
 		return;
 	case REASON_MODE_OFF:
@@ -432,21 +460,27 @@ static void advise(struct subject *s)
 			snprintf(s->advice, sizeof(s->advice), "mend %s",
 				 policy_error_text(&s->err, error, sizeof(error)));
 		else
-			snprintf(s->advice, sizeof(s->advice), "%s is good now; running programs follow within a second", s->p->policy_file);
+			snprintf(s->advice, sizeof(s->advice),
+				 "%s is good now; running programs follow within a second",
+				 s->p->policy_file);
 		return;
 	case REASON_PEER_REFUSED:
 	case REASON_IDENTITY:
 		if (s->other.c) {
-			snprintf(s->advice, sizeof(s->advice), "%s; the other end's view: rdmastat why %u:%u", reason_remedy(s->c->reason),
-				 s->other.p->pid, s->other.c->fd);
+			snprintf(s->advice, sizeof(s->advice),
+				 "%s; the other end's view: rdmastat why %u:%u",
+				 reason_remedy(s->c->reason), s->other.p->pid, s->other.c->fd);
 			return;
 		}
 		break;
 	default:
 		break;
 	}
-	snprintf(s->advice, sizeof(s->advice), "%s", strcmp(reason_remedy(s->c->reason), "none") ? reason_remedy(s->c->reason) :
-		 "nothing: the program does what only TCP can carry; it works as without the library");
+	snprintf(s->advice, sizeof(s->advice), "%s",
+		 strcmp(reason_remedy(s->c->reason), "none")
+			 ? reason_remedy(s->c->reason)
+			 : "nothing: the program does what only TCP can carry; it works as without "
+			   "the library");
 }
 
 /* ---- one connection ---- */
@@ -458,7 +492,8 @@ static void paths_text(uint32_t paths, char *buf, size_t len)
 	buf[0] = '\0';
 	for (i = 0; i < PATH_KINDS; i++)
 		if (paths & (1u << i))
-			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s", buf[0] ? " " : "", path_name((enum path_kind)i));
+			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s", buf[0] ? " " : "",
+				 path_name((enum path_kind)i));
 }
 
 static void bytes_text(const uint64_t *b, char *buf, size_t len)
@@ -469,7 +504,9 @@ static void bytes_text(const uint64_t *b, char *buf, size_t len)
 	buf[0] = '\0';
 	for (i = 0; i < PATH_KINDS; i++)
 		if (b[i])
-			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s by %s", buf[0] ? ", " : "", human(b[i], h, sizeof(h)), path_name((enum path_kind)i));
+			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s by %s",
+				 buf[0] ? ", " : "", human(b[i], h, sizeof(h)),
+				 path_name((enum path_kind)i));
 	if (!buf[0])
 		snprintf(buf, len, "nothing yet");
 }
@@ -498,15 +535,18 @@ static void show_policy(const struct request *r, const struct subject *s)
 		return;
 	}
 	if (!s->c->rule_at && unearned(s->c) && !under_way(s)) {
-		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
+		field(r, "decided by",
+		      "no rule yet: rules are asked when it has earned its upgrade");
 	} else {
 		place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place));
-		snprintf(buf, sizeof(buf), "%s%s%s", place, s->c->rule_at ? ": " : "", place_line(s->pol, s->c->rule_at, text, sizeof(text)));
+		snprintf(buf, sizeof(buf), "%s%s%s", place, s->c->rule_at ? ": " : "",
+			 place_line(s->pol, s->c->rule_at, text, sizeof(text)));
 		field(r, "decided by", buf);
 	}
 	paths_text(s->now.paths, paths, sizeof(paths));
 	place_text(s->pol, s->p->policy_file, s->now.at, place, sizeof(place));
-	snprintf(buf, sizeof(buf), "%s, by %s%s", paths, place, s->recorded_differs ? " (the file was changed since this was decided)" : "");
+	snprintf(buf, sizeof(buf), "%s, by %s%s", paths, place,
+		 s->recorded_differs ? " (the file was changed since this was decided)" : "");
 	field(r, "permitted", buf);
 }
 
@@ -517,16 +557,21 @@ static void show_history(const struct request *r, const struct subject *s)
 	size_t i;
 
 	if (s->past_rc || !past->n) {
-		snprintf(buf, sizeof(buf), "%s", s->past_rc == -ENOENT ? "the connection has ended" : "nothing is recorded");
+		snprintf(buf, sizeof(buf), "%s",
+			 s->past_rc == -ENOENT ? "the connection has ended"
+					       : "nothing is recorded");
 		field(r, "history", buf);
 		return;
 	}
 	for (i = 0; i < past->n; i++) {
 		if (i == STAT_EVENTS_FIRST && past->left_out) {
-			snprintf(buf, sizeof(buf), "(%llu more events; log_level 3 logs all of them from now on)", (unsigned long long)past->left_out);
+			snprintf(buf, sizeof(buf),
+				 "(%llu more events; log_level 3 logs all of them from now on)",
+				 (unsigned long long)past->left_out);
 			field(r, "", buf);
 		}
-		snprintf(buf, sizeof(buf), "%s %s", past_time(&past->at[i], time, sizeof(time)), past_text(&past->at[i], s->pol, s->p->policy_file, text, sizeof(text)));
+		snprintf(buf, sizeof(buf), "%s %s", past_time(&past->at[i], time, sizeof(time)),
+			 past_text(&past->at[i], s->pol, s->p->policy_file, text, sizeof(text)));
 		field(r, i ? "" : "history", buf);
 	}
 }
@@ -546,7 +591,8 @@ static void show_now(const struct request *r, const struct stat_conn *c)
 	if (ring_fill(c) >= 0)
 		snprintf(ring, sizeof(ring), " (%s of a ring of %s)",
 			 percent(ring_fill(c), share, sizeof(share)), human(c->ring, h, sizeof(h)));
-	snprintf(buf, sizeof(buf), "%s sent that the other end has not read%s, %s of its not read here",
+	snprintf(buf, sizeof(buf),
+		 "%s sent that the other end has not read%s, %s of its not read here",
 		 bytes_known(c->unread, a, sizeof(a)), ring, bytes_known(c->to_read, b, sizeof(b)));
 	field(r, "under way", buf);
 	if (c->rtt != UINT64_MAX) {
@@ -561,9 +607,11 @@ static void show_so_far(const struct request *r, const struct stat_conn *c)
 	char buf[300], slow[80] = "", full[80] = "";
 
 	if (c->overflows)
-		snprintf(slow, sizeof(slow), ", of these %u since the reader was too slow", c->overflows);
+		snprintf(slow, sizeof(slow), ", of these %u since the reader was too slow",
+			 c->overflows);
 	if (c->fulls)
-		snprintf(full, sizeof(full), ", found its ring too full %u time%s", c->fulls, plural(c->fulls));
+		snprintf(full, sizeof(full), ", found its ring too full %u time%s", c->fulls,
+			 plural(c->fulls));
 	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s%s%s", c->cuts,
 		 plural(c->cuts), c->rewinds, plural(c->rewinds), slow, full);
 	field(r, "so far", buf);
@@ -574,16 +622,22 @@ static void show_connection(const struct request *r, const struct subject *s)
 	char buf[1024], a[64], b[64];
 	const struct stat_conn *c = s->c;
 
-	snprintf(buf, sizeof(buf), "%u:%u  %s -> %s, %s, program %s", s->p->pid, c->fd, end_text(c->family, c->laddr, c->lport, a, sizeof(a)),
-		 end_text(c->family, c->paddr, c->pport, b, sizeof(b)), role_name(c->role), s->p->program);
+	snprintf(buf, sizeof(buf), "%u:%u  %s -> %s, %s, program %s", s->p->pid, c->fd,
+		 end_text(c->family, c->laddr, c->lport, a, sizeof(a)),
+		 end_text(c->family, c->paddr, c->pport, b, sizeof(b)), role_name(c->role),
+		 s->p->program);
 	field(r, "connection", buf);
 	if (s->other.c)
-		snprintf(buf, sizeof(buf), "%u:%u, program %s, on %s/%s, reason %s", s->other.p->pid, s->other.c->fd, s->other.p->program,
-			 path_name(s->other.c->tx_path), path_name(s->other.c->rx_path), reason_name(s->other.c->reason));
+		snprintf(buf, sizeof(buf), "%u:%u, program %s, on %s/%s, reason %s",
+			 s->other.p->pid, s->other.c->fd, s->other.p->program,
+			 path_name(s->other.c->tx_path), path_name(s->other.c->rx_path),
+			 reason_name(s->other.c->reason));
 	else
-		snprintf(buf, sizeof(buf), "in no process that is under the library and that this user may see");
+		snprintf(buf, sizeof(buf),
+			 "in no process that is under the library and that this user may see");
 	field(r, "other end", buf);
-	snprintf(buf, sizeof(buf), "sends by %s, receives by %s", path_name(c->tx_path), path_name(c->rx_path));
+	snprintf(buf, sizeof(buf), "sends by %s, receives by %s", path_name(c->tx_path),
+		 path_name(c->rx_path));
 	field(r, "now", buf);
 	bytes_text(c->tx_bytes, buf, sizeof(buf));
 	field(r, "sent", buf);
@@ -613,14 +667,22 @@ static json_object *connection_json(const struct subject *s)
 	json_add(o, "remedy", json_str(reason_remedy(s->c->reason)));
 	json_add(o, "advice", json_str(s->advice));
 	json_add(o, "policy_file", json_str(s->p->policy_file));
-	json_add(o, "rule_place", s->c->rule_at ? json_str(place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place))) : NULL);
-	json_add(o, "rule_text", s->c->rule_at ? json_str(place_line(s->pol, s->c->rule_at, text, sizeof(text))) : NULL);
+	json_add(o, "rule_place",
+		 s->c->rule_at ? json_str(place_text(s->pol, s->p->policy_file, s->c->rule_at,
+						     place, sizeof(place)))
+			       : NULL);
+	json_add(o, "rule_text",
+		 s->c->rule_at ? json_str(place_line(s->pol, s->c->rule_at, text, sizeof(text)))
+			       : NULL);
 	for (i = 0; i < PATH_KINDS; i++)
 		if (s->now.paths & (1u << i))
 			json_object_array_add(paths, json_str(path_name((enum path_kind)i)));
 	json_add(o, "permitted_paths", paths);
 	json_add(o, "permitted_line", json_num((uint64_t)s->now.line));
-	json_add(o, "permitted_place", s->now.at ? json_str(place_text(s->pol, s->p->policy_file, s->now.at, place, sizeof(place))) : NULL);
+	json_add(o, "permitted_place",
+		 s->now.at ? json_str(place_text(s->pol, s->p->policy_file, s->now.at, place,
+						 sizeof(place)))
+			   : NULL);
 	if (s->other.c) {
 		other = json_object_new_object();
 		json_add(other, "pid", json_num(s->other.p->pid));
@@ -637,24 +699,31 @@ static json_object *connection_json(const struct subject *s)
 
 static void show_waits(const struct request *r, const struct stat_proc *p, const struct sums *s)
 {
-	unsigned long long full = s->counter[STAT_ring_full], larger = s->counter[STAT_rings_enlarged],
+	unsigned long long full = s->counter[STAT_ring_full],
+			   larger = s->counter[STAT_rings_enlarged],
 			   again = s->counter[STAT_rings_reused];
 	char buf[200], share[16], most[16];
 
 	if (waits_polled(s) >= 0) {
-		snprintf(buf, sizeof(buf), "%s of them got what they waited for by polling, without a sleep",
+		snprintf(buf, sizeof(buf),
+			 "%s of them got what they waited for by polling, without a sleep",
 			 percent(waits_polled(s), share, sizeof(share)));
 		field(r, "waits", buf);
 	}
 	if (full || larger || again) {
-		snprintf(buf, sizeof(buf), "%llu time%s too full for a send, %llu made larger, %llu used again",
-			 full, plural(full), larger, again);
+		snprintf(buf, sizeof(buf),
+			 "%llu time%s too full for a send, %llu made larger, %llu used again", full,
+			 plural(full), larger, again);
 		field(r, "rings", buf);
 	}
 	if (s->rings_held || s->counter[STAT_rings_rested] || s->counter[STAT_rings_refused]) {
-		snprintf(buf, sizeof(buf), "%llu rings with %s%s%s; given back unused %llu times, refused %llu",
-			 (unsigned long long)s->rings_held, human(s->ring_bytes, share, sizeof(share)), p->ring_budget ? " of at most " : "",
-			 p->ring_budget ? human(p->ring_budget, most, sizeof(most)) : "", (unsigned long long)s->counter[STAT_rings_rested],
+		snprintf(buf, sizeof(buf),
+			 "%llu rings with %s%s%s; given back unused %llu times, refused %llu",
+			 (unsigned long long)s->rings_held,
+			 human(s->ring_bytes, share, sizeof(share)),
+			 p->ring_budget ? " of at most " : "",
+			 p->ring_budget ? human(p->ring_budget, most, sizeof(most)) : "",
+			 (unsigned long long)s->counter[STAT_rings_rested],
 			 (unsigned long long)s->counter[STAT_rings_refused]);
 		field(r, "memory", buf);
 	}
@@ -672,11 +741,14 @@ static void process_head(const struct request *r, const struct subject *s, const
 		snprintf(buf, sizeof(buf), "cannot be used, everything is TCP: %s",
 			 policy_error_text(&s->err, error, sizeof(error)));
 	else
-		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", stat_mode_name(s->p->mode),
+		snprintf(buf, sizeof(buf), "%s, mode %s%s",
+			 s->p->policy_file[0] ? s->p->policy_file : "built-in",
+			 stat_mode_name(s->p->mode),
 			 s->pol ? "" : " (no such file: built-in default)");
 	field(r, "policy", buf);
-	snprintf(buf, sizeof(buf), "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP", (unsigned long long)sums->conns,
-		 s->p->nconns + s->p->more_conns,
+	snprintf(buf, sizeof(buf),
+		 "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP",
+		 (unsigned long long)sums->conns, s->p->nconns + s->p->more_conns,
 		 percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
 	field(r, "connections", buf);
 	show_waits(r, s->p, sums);
@@ -696,7 +768,8 @@ static void show_reasons(const struct request *r, const struct sums *sums)
 		uint64_t count = sums->reasons[top[i]], bytes = sums->live_bytes[top[i]];
 
 		if (bytes)
-			snprintf(now, sizeof(now), " (%s in open ones)", human(bytes, h, sizeof(h)));
+			snprintf(now, sizeof(now), " (%s in open ones)",
+				 human(bytes, h, sizeof(h)));
 		snprintf(buf, sizeof(buf), "%llu connection%s, %s%s: %s", (unsigned long long)count,
 			 plural(count), reason_name(top[i]), now,
 			 cause_text(sums, top[i], cause, sizeof(cause)));
