@@ -271,10 +271,10 @@ for how in sys.argv[1:]:
     while len(call) < 160:
         call += s.recv(160 - len(call))
     magic, order, version, kind, mode = struct.unpack("<8sIHHI", call[:20])
-    if magic != b"rdmashim" or order != 0x01020304 or version != 5 or kind != 1 or len(call) != 160:
+    if magic != b"rdmashim" or order != 0x01020304 or version != 7 or kind != 1 or len(call) != 160:
         sys.exit("not a call: %r" % call)
     refused = lambda version: struct.pack("<8sIHHI", magic, order, version, 4, 3).ljust(160, b"\0")
-    s.sendall({"good": refused(5), "newer": refused(6), "echo": call, "other": b"220 mail.example ESMTP\r\n", "short": refused(5)[:50]}[how])
+    s.sendall({"good": refused(7), "newer": refused(8), "echo": call, "other": b"220 mail.example ESMTP\r\n", "short": refused(7)[:50]}[how])
     s.close()
 P
 cat >"$TMP/beside" <<'N'
@@ -304,7 +304,7 @@ nth() {
 		fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"
 }
 nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"
-nth 2 "^FAIL .*speaks version 6, this is 5"
+nth 2 "^FAIL .*speaks version 8, this is 7"
 nth 3 "^FAIL .*does not speak rdmashim's protocol"
 nth 4 "^FAIL .*does not speak rdmashim's protocol"
 nth 5 "^FAIL .*does not speak rdmashim's protocol"

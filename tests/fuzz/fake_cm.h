@@ -202,6 +202,13 @@ static void fake_happens(struct fake_id *f, enum rdma_cm_event_type type, int st
 	fake_events[fake_events_n++].e = e;
 }
 
+static int fake_cm_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	(void)ctx;
+	attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 8;
+	return fake_failing(3) ? EIO : 0;
+}
+
 static void fake_cm_init(struct ibv_context *device)
 {
 	fake_device = device;
@@ -220,6 +227,8 @@ static void fake_cm_init(struct ibv_context *device)
 	verbs.rdma_disconnect = fake_disconnect;
 	verbs.rdma_get_cm_event = fake_get_cm_event;
 	verbs.rdma_ack_cm_event = fake_ack_cm_event;
+	if (!verbs.ibv_query_device)
+		verbs.ibv_query_device = fake_cm_device;
 }
 
 #endif
