@@ -370,7 +370,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd);
 void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
-/* ---- search.c, discovery_ctl.c: background thread ---- */
+/* ---- search.c, search_result.c, discovery_ctl.c: background thread ---- */
 static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
 {
 	s->search.state = RV_NONE;

@@ -1,6 +1,6 @@
 /*
- * discovery_ctl.h - between search.c, which searches, and discovery_ctl.c, which speaks over
- * links. Background thread only.
+ * discovery_ctl.h - between search.c, which searches, search_result.c, which hears what becomes of
+ * it, and discovery_ctl.c, which speaks over links. Background thread only.
  */
 #ifndef RDMASHIM_DISCOVERY_CTL_H
 #define RDMASHIM_DISCOVERY_CTL_H
@@ -25,7 +25,17 @@ int rv_read_names(struct stream *s);
 /* Is our end's name below the other's? */
 bool rv_comes_first(const struct stream *s);
 
-/* ---- search.c: what becomes of the search ---- */
+/* ---- search_result.c: what becomes of the search ---- */
+extern unsigned rv_names_open;		/* discovery sockets that are open; ... */
+extern unsigned rv_client_names;	/* ... of these: be_asked_too() */
+int rv_name_open(struct stream *s);	/* 0, -EAGAIN, -EADDRINUSE, -errno */
+/* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
+uint32_t rv_paths_allowed(struct stream *s);
+uint64_t rv_retry_us(struct stream *s);		/* until a path that was lost is sought again */
+uint64_t rv_backoff(unsigned tries);
+bool rv_many_found(uint64_t now);		/* in the last second: a crowd */
+enum reason rv_reason_of(int err);		/* why a search ends by that -errno */
+void rv_from_the_first_link(struct stream *s);	/* all links are asked once more */
 bool rv_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
 void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */

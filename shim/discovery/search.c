@@ -1,10 +1,10 @@
 /*
  * search.c - how the two processes that hold the ends of one TCP connection find each other on
  * one host: the search of each stream, from its start until it has a slot on a link or stays on
- * TCP. What is said over a link is discovery_ctl.c's, hosts that meet are discovery_net.c's, who
- * connects is let in by discovery_callers.c.
+ * TCP. What becomes of it is search_result.c's, what is said over a link discovery_ctl.c's, hosts
+ * that meet are discovery_net.c's, who connects is let in by discovery_callers.c.
  *
- * Owns the discovery sockets that are open, and of a stream the fields rv_*.
+ * Owns when a search has its turn, and of a stream the fields `search`, with search_result.c.
  *
  * The accepting side opens a discovery socket (discovery_sock.h) whose name is the 4-tuple, for
  * as long as it takes; the connecting side first asks over links that exist, then connects
@@ -42,129 +42,9 @@
 #define NAMES_MAX     256
 #define NAME_US       100000	/* so long a name stays open while others wait for one */
 
-static unsigned names_open;
-static unsigned client_names;	/* of these: be_asked_too() */
 static uint64_t names_turn;	/* when the last one of those that wait for a name has its turn */
 
-/* ---- names ---- */
-
-void rv_name_close(struct stream *s)
-{
-	if (s->search.fd < 0)
-		return;
-	loop_unwatch_fd(s->search.fd);
-	(stream_sought(s)->far ? rights_end : rights_close)(s->search.fd);
-	s->search.fd = -1;
-	if (stream_sought(s)->far)
-		return;
-	discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
-	names_open--;
-	client_names -= s->role == ROLE_CLIENT;
-}
-
-static int name_open(struct stream *s)
-{
-	bool named;
-	long r;
-	int fd;
-
-	if (closer_busy())
-		return -EAGAIN;
-	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return fd;
-	rights_allow(fd, false);	/* whoever connects may be anybody */
-	r = proof_possible();
-	if (r >= 0)
-		r = discovery_sock_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
-	named = r >= 0;
-	if (r >= 0)
-		r = sys(SYS_listen, fd, 8);
-	if (r >= 0)
-		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
-	if (r < 0) {
-		if (named)
-			discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
-		fd_internal_close(fd);
-		return (int)r;
-	}
-	s->search.fd = fd;
-	names_open++;
-	return 0;
-}
-
-/* ---- ends of a search ---- */
-
-static uint64_t retry_us(struct stream *s)
-{
-	s->search.lost += s->search.lost < 6;
-	return shim_tunables()->rdma_retry << (s->search.lost - 1);
-}
-
-/* What may have been an accident: the other end's process stood still, or had no CPU; one of us
- * had no room. */
-static bool may_pass(enum reason why)
-{
-	return why == REASON_NO_PEER_SHIM || why == REASON_PEER_REFUSED || why == REASON_SHARED ||
-	       why == REASON_LINK_FULL || why == REASON_NO_FDS || why == REASON_NO_MEMORY;
-}
-
-void rv_failed(struct stream *s, enum reason why, bool for_good)
-{
-	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
-	rv_name_close(s);
-	hold_over(s);
-	s->search.state = RV_FAILED;
-	stat_row_reason(s->row, why);
-	if (why != atomic_load(&s->earn.stopped))
-		stat_link_error(why);
-	/* it was on RDMA, which may come back */
-	if (s->search.lost && why != atomic_load(&s->earn.stopped)) {
-		for_good = false;
-		s->search.state = RV_NONE;
-		s->search.end_us = 0;
-		s->search.due_us = now_us() + retry_us(s);
-	} else if (why != atomic_load(&s->earn.stopped) && may_pass(why) && earn_again(s)) {
-		s->search.state = RV_LATER;		/* stream_work.c releases it, */
-		stream_wake(s);
-		return;
-	}
-	if (for_good)
-		stream_stays(s, why);		/* ... and of that */
-	else if (atomic_load(&s->mode) == MODE_NEW)
-		atomic_store(&s->mode, MODE_TCP_FOR_NOW);
-	stream_wake(s);
-}
-
-void rv_stop(struct stream *s)
-{
-	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees
-					 * that the stream is dead */
-}
-
 /* ---- start ---- */
-
-/* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
-static uint32_t allowed(struct stream *s)
-{
-	struct link *l = atomic_load(&s->link);
-	struct policy_decision d;
-
-	if (l && atomic_load(&l->distrusted)) {		/* until it has left that link */
-		atomic_store(&s->earn.stopped, REASON_OTHER_USER);
-		return 0;
-	}
-	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->addr.local,
-		      (void *)&s->addr.peer, &d);
-	stat_row_rule(s->row, d.at);
-	d.paths &= ~(1u << PATH_TCP);
-	atomic_store(&s->earn.stopped, (uint8_t)(d.paths    ? 0
-						 : d.reason ? d.reason
-							    : REASON_POLICY));
-	return d.paths;
-}
-
-bool rv_allowed(struct stream *s, enum path_kind path) { return allowed(s) & 1u << path; }
 
 /* The first of the paths that gets there; TCP: none of them does. */
 static enum path_kind first_of(uint32_t allowed, bool here)
@@ -217,16 +97,6 @@ static uint64_t search_us(const struct stream *s)
 		return 0;
 	us = s->search.unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 	return us + (!rv_awaits(s) ? 0 : s->search.unmarked ? UNMARKED_US : SERVER_MORE_US);
-}
-
-/* More than that in a second: a crowd. */
-#define MANY 64
-static uint64_t found_at[MANY];
-static unsigned found;
-
-static bool many_found(uint64_t now)
-{
-	return found >= MANY && now < found_at[found % MANY] + 1000000;
 }
 
 static bool any_link(void)
@@ -299,7 +169,7 @@ void rv_start(struct stream *s)
 		rv_failed(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
-	may = allowed(s);
+	may = rv_paths_allowed(s);
 	if (!may) {
 		rv_failed(s, atomic_load(&s->earn.stopped), false);
 		return;
@@ -339,7 +209,7 @@ void rv_start(struct stream *s)
 		s->search.state = RV_LISTEN;
 		s->search.due_us = now;
 		if (any_link() && !far)
-			s->search.due_us += many_found(now) ? 50000 : 5000;
+			s->search.due_us += rv_many_found(now) ? 50000 : 5000;
 	}
 }
 
@@ -362,66 +232,6 @@ static struct link *hello_under_way(const struct stream *s)
 	return NULL;
 }
 
-static uint64_t backoff(unsigned tries)
-{
-	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
-
-	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
-}
-
-void rv_version(struct stream *s, uint32_t theirs)
-{
-	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
-	rv_failed(s, REASON_VERSION, true);
-	bg_look(s);
-}
-
-void rv_version_heard(struct stream *s, uint32_t theirs)
-{
-	if (s->search.other)
-		return;
-	s->search.other = 1;
-	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
-	stat_row_reason(s->row, REASON_VERSION);
-}
-
-#define HANGUPS 3	/* in a row: no accident */
-
-/* Was our HELLO not understood? Only whoever connected knows: the others that waited may meet
- * another process. */
-static bool not_understood(struct stream *s, const struct link *l)
-{
-	if (atomic_load(&l->state) == LINK_UP || l->caller != s->index + 1)
-		return false;
-	if (l->hung_up && l->peer_start == process_start(l->peer_pid) &&
-	    ++s->search.hung_up == HANGUPS)
-		version_silent(l->peer_pid);
-	else if (l->why != REASON_VERSION)
-		return false;
-	rv_version(s, l->why == REASON_VERSION ? l->other : 0);
-	return true;
-}
-
-void rv_hello_settled(const struct link *l)
-{
-	uint32_t n = streams_top();
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_TRY ||
-		    s->search.hello != l->index + 1)
-			continue;
-		s->search.hello = 0;
-		if (not_understood(s, l))
-			continue;
-		s->search.due_us = now_us() + (atomic_load(&l->state) == LINK_UP
-						       ? 0
-						       : backoff(s->search.tries++));
-		bg_look(s);
-	}
-}
-
 /* Whoever opened the name is linked to us already, with room for the stream: it was asked there
  * just before its end had been accepted. Another link, which nobody would take down, is not
  * needed; the stream asks again. */
@@ -435,24 +245,10 @@ static bool linked_to(const struct ucred *c)
 	return false;
 }
 
-static enum reason reason_of(int err)
-{
-	if (err == -EMFILE || err == -ENFILE)
-		return REASON_NO_FDS;
-	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
-		return REASON_NO_MEMORY;
-	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
-}
-
-static void from_the_first_link(struct stream *s)
-{
-	s->search.link = s->search.elsewhere = 0;
-}
-
 static void wait_for(struct stream *s, const struct link *l)
 {
 	s->search.hello = l->index + 1;
-	from_the_first_link(s);
+	rv_from_the_first_link(s);
 	s->search.due_us = UINT64_MAX;
 }
 
@@ -492,7 +288,7 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 			r = !fd_may_keep() ? -EMFILE : proof_possible() < 0 ? -ENOENT : 0;
 			if (!r)
 				return fd;
-			leave(fd, reason_of((int)r));
+			leave(fd, rv_reason_of((int)r));
 		} else if (r >= 0) {
 			leave(fd, REASON_IDENTITY);
 		}
@@ -543,7 +339,7 @@ static int connect_to(struct stream *s, const struct identity *end)
 	l->caller = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
-		link_kill(l, reason_of((int)r));
+		link_kill(l, rv_reason_of((int)r));
 		return (int)r;
 	}
 	wait_for(s, l);
@@ -575,14 +371,6 @@ static bool given_up(struct stream *s, uint64_t now)
 	return now >= s->search.end_us + (s->search.marked ? 4 * shim_tunables()->discovery : 0);
 }
 
-void rv_found(struct stream *s)
-{
-	rv_name_close(s);
-	s->search.state = RV_DONE;
-	s->search.lost = 0;
-	found_at[found++ % MANY] = now_us();
-}
-
 /* Over the next link that there is; those to the same place come first. 1: asked; 0: none is
  * left; -ENOMEM. */
 static int ask_next(struct stream *s, const struct identity *end)
@@ -608,11 +396,11 @@ static void try_net(struct stream *s, uint64_t now)
 	int r = ask_next(s, NULL);
 
 	if (r < 0)
-		rv_failed(s, reason_of(r), false);
+		rv_failed(s, rv_reason_of(r), false);
 	if (r)
 		return;
 	if (net_under_way(&s->addr.peer)) {
-		from_the_first_link(s);
+		rv_from_the_first_link(s);
 		s->search.due_us = now + 2000;
 		return;
 	}
@@ -649,8 +437,8 @@ static void be_asked_too(struct stream *s)
 	if (!s->search.waits)
 		stream_enter_port(s);
 	s->search.waits = 1;
-	if (s->search.fd < 0 && client_names < BOTH_NAMES && names_open < NAMES_MAX)
-		client_names += !name_open(s);
+	if (s->search.fd < 0 && rv_client_names < BOTH_NAMES && rv_names_open < NAMES_MAX)
+		rv_client_names += !rv_name_open(s);
 }
 
 static void try_client(struct stream *s, uint64_t now)
@@ -681,15 +469,15 @@ static void try_client(struct stream *s, uint64_t now)
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		if (r < 0 && r != -EAGAIN)
-			rv_failed(s, reason_of(r), false);
+			rv_failed(s, rv_reason_of(r), false);
 		else if (s->want)
 			rv_failed(s, s->want, false);
 		else
 			not_answered(s);
 		return;
 	}
-	from_the_first_link(s);
-	s->search.due_us = now + backoff(s->search.tries++);
+	rv_from_the_first_link(s);
+	s->search.due_us = now + rv_backoff(s->search.tries++);
 }
 
 /* All names are in use: when to try again. Thousands who wait take turns. */
@@ -727,7 +515,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		/* as long as it takes, but not all the time */
 		if (now >= s->search.end_us && s->search.lost) {
 			net_listen(s);
-			s->search.end_us = now + retry_us(s);
+			s->search.end_us = now + rv_retry_us(s);
 			return s->search.end_us;
 		}
 		if (given_up(s, now)) {
@@ -737,21 +525,21 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (stream_sought(s)->far) {
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
-				rv_failed(s, reason_of(r), false);
+				rv_failed(s, rv_reason_of(r), false);
 				return s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
 			}
 			return now + 20000;	/* whoever has the port may die */
 		}
 		if (s->search.fd < 0 && now >= s->search.due_us) {
-			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
+			r = rv_names_open < NAMES_MAX ? rv_name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->search.due_us = names_open < NAMES_MAX
-							   ? now + backoff(s->search.tries++)
+				s->search.due_us = rv_names_open < NAMES_MAX
+							   ? now + rv_backoff(s->search.tries++)
 							   : without_name(now);
 				return s->search.due_us;
 			}
 			if (r < 0) {
-				rv_failed(s, reason_of(r), false);
+				rv_failed(s, rv_reason_of(r), false);
 				return UINT64_MAX;
 			}
 			s->search.due_us = now + NAME_US;
@@ -773,94 +561,11 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	return UINT64_MAX;
 }
 
-/* ---- what comes of asking over a link ---- */
-
-void rv_refused(struct stream *s, const struct link *l, enum reason why)
-{
-	uint64_t now = now_us();
-
-	s->search.state = RV_TRY;
-	if (why == REASON_NO_PEER_SHIM) {
-		s->search.link = l->index + 1;	/* the next link, or the name */
-		s->search.due_us = now;
-	} else if (why == REASON_SHARED && now < s->search.end_us) {
-		s->want = REASON_SHARED;
-		from_the_first_link(s);
-		s->search.due_us = now + backoff(s->search.tries++);
-	} else {
-		rv_failed(s,
-			  why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY
-				  ? why
-				  : REASON_PEER_REFUSED,
-			  false);
-	}
-	bg_look(s);
-}
-
-/* Streams whose BIND was on the way when the link went: back to searching. */
-void rv_orphaned(struct link *l)
-{
-	uint32_t n = streams_top();
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-
-		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED &&
-		    s->search.link == l->index) {
-			s->search.state = RV_TRY;
-			from_the_first_link(s);
-			s->search.due_us = now_us() + backoff(s->search.tries++);
-			bg_look(s);
-		}
-	}
-}
-
-/* ---- between hosts: what comes of a call ---- */
-
-/* As after a connect attempt: nobody there yet is asked again; what will not change soon leaves
- * the stream on TCP. */
-void rv_call_ended(struct stream *s, enum reason why)
-{
-	uint64_t now = now_us();
-
-	if (why == REASON_NO_PEER_SHIM && now < s->search.end_us) {
-		s->search.state = RV_TRY;
-		from_the_first_link(s);
-		s->search.due_us = now + backoff(s->search.tries++);
-	} else {
-		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
-	}
-	bg_look(s);
-}
-
-void net_link_settled(struct link *l, enum reason why)
-{
-	uint32_t n = streams_top();
-
-	if (why == REASON_PEER_GONE)	/* hung up before the link was there, perhaps because we
-					 * took too long: the connection lives, so somebody has
-					 * it */
-		why = REASON_NO_PEER_SHIM;
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_CALL ||
-		    s->search.link != l->index)
-			continue;
-		s->search.state = RV_TRY;
-		from_the_first_link(s);
-		s->search.due_us = now_us();
-		if (why)
-			rv_call_ended(s, why);
-		bg_look(s);
-	}
-}
-
 void rv_policy(struct stream *s)
 {
 	if (stream_tcp_only(s) || !s->addr.known)
 		return;
-	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : allowed(s)) {
+	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : rv_paths_allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE
 					: s->search.state == RV_NONE || s->search.state == RV_FAILED
 						? REASON_NOT_EARNED
@@ -883,5 +588,5 @@ void rv_policy(struct stream *s)
 void rv_after_fork(void)
 {
 	net_after_fork();
-	names_open = client_names = 0;
+	rv_names_open = rv_client_names = 0;
 }
