@@ -1,7 +1,7 @@
 /*
  * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a
- * slot and gives it back, the proofs that must come before, and every record that comes, checked
- * and handed to whom it concerns.
+ * slot and gives it back, and every record that comes, checked and handed to whom it concerns. The
+ * proofs that must come before a slot are bind_proof.c's.
  *
  * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask
  * is search.c's, which hears of each answer.
@@ -11,53 +11,15 @@
  */
 #include "discovery/discovery_ctl.h"
 
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/fdtab.h"
 #include "base/loop.h"
-#include "base/proof.h"
-#include "base/sys.h"
 #include "discovery/identity.h"
 #include "link/other_version.h"
 #include "link/rights.h"
 #include "policy/log.h"
-
-/* ---- sending ---- */
-
-/* With the proof that we have the socket; the peer must not get that itself. 0, -errno: -EAGAIN,
- * -EBADF, or why there is no proof. */
-static int pass_proof(struct link *l, const struct ctl_msg *m, int sock)
-{
-	int fd, r;
-
-	fd_number_lock();
-	fd = proof_of(sock);
-	r = fd < 0 ? fd : ctl_send_fd(l->ctl, m, fd);
-	if (fd >= 0)
-		sys(SYS_close, fd);
-	fd_number_unlock();
-	return fd < 0 ? fd : r ? -EAGAIN : 0;
-}
-
-/* `gen`: of the stream that is meant; its struct may be another's by now. */
-static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, struct ctl_msg *m)
-{
-	int r;
-
-	lock_take(&s->rcv.lock);		/* holds off close(): the fd stays this socket */
-	tuple_from(&m->tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
-	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
-		r = -EBADF;
-	} else {
-		lock_take(&l->out_lock);
-		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, m, atomic_load(&s->fd));
-		lock_give(&l->out_lock);
-	}
-	lock_give(&s->rcv.lock);
-	return r;
-}
 
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 {
@@ -66,143 +28,6 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 
 	link_send(l, &m);
 }
-
-/* Asked before anything of ours goes to whoever opened the name, or has a link because of another
- * connection, or was one of the policy's users once. */
-bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
-{
-	if (end->uid == uid && rights_taken_from(uid))
-		return true;
-	s->want = end->uid == uid && uid != OVERFLOW_UID ? REASON_OTHER_USER : REASON_IDENTITY;
-	return false;
-}
-
-/* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
-static int proves(const struct link *l, struct stream *s, int fd)
-{
-	return identity_check(fd, (void *)&s->addr.local, (void *)&s->addr.peer, l->peer_uid);
-}
-
-/* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
- * then nobody has lied. r: what proves() said. */
-static bool ended_meanwhile(const struct stream *s, int r)
-{
-	int fd = atomic_load(&s->fd);
-
-	return r == -ENOTCONN || r == -ENOENT || fd < 0 || stream_tcp_state(fd) != TCP_ESTABLISHED;
-}
-
-/* Why a stream whose proof is no good is not bound. r: what proves() said. */
-static enum reason not_proved(const struct stream *s, int r)
-{
-	if (r == -EOPNOTSUPP)		/* no /proc here: we cannot look */
-		return REASON_NO_RENDEZVOUS;
-	if (ended_meanwhile(s, r))
-		return REASON_SHARED;
-	stat_add(STAT_refused, 1);
-	return REASON_IDENTITY;
-}
-
-static bool same_host(const struct link *l, const struct stream *s)
-{
-	struct sockaddr_storage p = s->addr.peer;
-
-	sockaddr_no_port(&p);
-	return sockaddr_same((void *)&l->host, (void *)&p);
-}
-
-/* Is the link one that the stream may ride? */
-static bool fits(const struct link *l, const struct stream *s)
-{
-	return l->path->kind == s->search.path && !atomic_load(&l->distrusted) && !l->path_told &&
-	       (!l->path->far || same_host(l, s));
-}
-
-/* ---- between hosts: is it one connection? ---- */
-
-/*
- * Behind a proxy that keeps the addresses both ends have the names of one connection, and the
- * key, and the bytes of two. What one end's kernel knows and the other end's can tell is the
- * timestamp in the SYN: only the client's own host counts from there. BOUND tells it to the
- * client in place of the tuple, which it knows by the slot: pport 1 and the timestamp in paddr,
- * or pport 0.
- */
-static void tell_syn(struct stream *s, struct ctl_tuple *t)
-{
-	int r = 0;
-
-	if (!s->search.syn_known) {
-		lock_take(&s->rcv.lock);		/* the fd stays this socket */
-		r = atomic_load(&s->fd) < 0 ? -EBADF
-					    : identity_syn(atomic_load(&s->fd), &s->search.syn);
-		lock_give(&s->rcv.lock);
-		s->search.syn_known = !r;
-	}
-	if (r)
-		log_line(2, "fd %d: its SYN is not known: error %d", atomic_load(&s->fd), -r);
-	memset(t, 0, sizeof *t);
-	t->pport = s->search.syn_known;
-	memcpy(t->paddr, &s->search.syn, sizeof s->search.syn);
-}
-
-/* NULL: it is one. Or what speaks against it. rcv.lock held. */
-static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
-{
-	int fd = atomic_load(&s->fd);
-	uint32_t stamp;
-
-	memcpy(&stamp, t->paddr, sizeof stamp);
-	if (fd < 0)
-		return "it was closed";
-	if (t->pport != 1)
-		return "whether a proxy keeps our address is not known: the other end's kernel has "
-		       "kept no timestamp of our SYN";
-	if (!identity_our_syn(fd, stamp, s->search.connect_us, s->search.syn_by_us))
-		return "the other end got another SYN than ours: a proxy keeps our address";
-	/* A proxy in another namespace of this host has the same clock. */
-	if (identity_leaves_host(fd, (void *)&s->addr.local, (void *)&s->addr.peer))
-		return "its packets go by another network namespace of this host, where a proxy "
-		       "may keep our address";
-	return NULL;
-}
-
-/* The client's look. Once is enough: a path that is lost and found again is not another
- * connection. */
-static bool one_connection(struct stream *s, const struct ctl_tuple *t)
-{
-	const char *why;
-
-	if (s->search.syn_known)
-		return true;
-	lock_take(&s->rcv.lock);		/* the fd stays this socket */
-	why = two_connections(s, t);
-	lock_give(&s->rcv.lock);
-	s->search.syn_known = !why;
-	if (why)
-		log_line(2, "fd %d: %s", atomic_load(&s->fd), why);
-	return !why;
-}
-
-/* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
- * that the connection is ours. 0 or -errno, of those that may pass soon -EAGAIN. */
-static int send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
-		     uint32_t life)
-{
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
-			     .epoch = life };
-
-	if (l->wire && l->wire->bind(l, slot, (uint16_t)life, &m.off, &m.index)) {
-		s->want = REASON_NO_MEMORY;
-		return -EAGAIN;
-	}
-	if (!l->path->far)
-		return send_with_proof(l, s, gen, &m);
-	tuple_from(&m.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
-	if (type == CTL_BOUND)
-		tell_syn(s, &m.tuple);
-	return link_send(l, &m) ? 0 : -EAGAIN;
-}
-
 /* ---- asking for a slot ---- */
 
 /* Who asked last for a slot: index + 1. Saves a walk over all streams; a guess, checked. */
@@ -214,13 +39,13 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
 	int slot, r;
 
-	if (!fits(l, s) || (!l->path->far && !rv_owned_by(s, end, l->peer_uid)))
+	if (!rv_fits(l, s) || (!l->path->far && !rv_owned_by(s, end, l->peer_uid)))
 		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return slot == -ENOMEM ? slot : -EAGAIN;
-	r = send_bind(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot,
-		      l->wire ? ++l->life : 0);
+	r = rv_send_bind(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot,
+			 l->wire ? ++l->life : 0);
 	if (r) {
 		link_slot_free(l, (uint32_t)slot);
 		return r == -EBADF ? -EAGAIN : r;
@@ -325,7 +150,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 
 static void give_back_slot(struct link *l, uint32_t slot);
 
-/* Why the peer's stream gets no slot. r: what send_bind() said. */
+/* Why the peer's stream gets no slot. r: what rv_send_bind() said. */
 static enum reason not_bound(const struct link *l, int r)
 {
 	if (l->path->far)
@@ -347,7 +172,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	s = find_stream(&m->tuple, l->path->kind, &gen, &why);
-	if (s && l->path->far && !same_host(l, s)) {
+	if (s && l->path->far && !rv_same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it",
 			 atomic_load(&s->fd));
@@ -363,8 +188,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_OTHER_USER;
 	}
-	if (s && !l->path->far && (r = proves(l, s, fd))) {
-		why = not_proved(s, r);
+	if (s && !l->path->far && (r = rv_proves(l, s, fd))) {
+		why = rv_not_proved(s, r);
 		if (why == REASON_IDENTITY)
 			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
 				 atomic_load(&s->fd), l->peer_pid);
@@ -381,7 +206,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	r = send_bind(l, s, gen, CTL_BOUND, m->slot, m->epoch);
+	r = rv_send_bind(l, s, gen, CTL_BOUND, m->slot, m->epoch);
 	if (r) {
 		rv_say(l, CTL_NOT_MINE, m->slot, not_bound(l, r));
 		return;
@@ -453,15 +278,15 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (l->path->far && !one_connection(s, &m->tuple)) {
+	if (l->path->far && !rv_one_connection(s, &m->tuple)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		rv_failed(s, REASON_PROXIED, true);
 		bg_look(s);
 		return;
 	}
-	if (!l->path->far && (fd == CTL_FD_LOST || (r = proves(l, s, fd)))) {
-		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : not_proved(s, r);
+	if (!l->path->far && (fd == CTL_FD_LOST || (r = rv_proves(l, s, fd)))) {
+		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : rv_not_proved(s, r);
 
 		give_back_slot(l, m->slot);
 		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
@@ -685,12 +510,69 @@ static void end_links_of(uid_t uid)
 	}
 }
 
+/* A record that may come now, on a slot that there is. *fd: what came with it, CTL_FD_LOST or -1;
+ * -1 afterwards if it was kept. */
+static void act_on(struct link *l, const struct ctl_msg *m, int *fd)
+{
+	struct stream *s;
+
+	switch (m->type) {
+	case CTL_WELCOME:
+		l->path->welcomed(l, m, *fd);
+		if (atomic_load(&l->state) == LINK_UP)
+			rv_hello_settled(l);
+		break;
+	case CTL_BELL:
+		if (l->path->far)
+			link_kill(l, REASON_PROTOCOL);
+		else
+			got_bell(l, m, fd);
+		break;
+	case CTL_DEAD:
+		if (l->wire)
+			l->wire->peer_says_dead(l);
+		else
+			link_kill(l, REASON_PROTOCOL);
+		break;
+	case CTL_BIND:
+		got_bind(l, m, *fd);
+		break;
+	case CTL_BOUND:
+		got_bound(l, m, *fd);
+		break;
+	case CTL_NOT_MINE:
+		got_not_mine(l, m);
+		break;
+	case CTL_UNBIND:
+		got_unbind(l, m);
+		break;
+	case CTL_CUT:
+		got_cut(l, m);
+		break;
+	case CTL_MORE:
+		got_more(l, m);
+		break;
+	case CTL_RING:
+		got_ring(l, m);
+		break;
+	case CTL_DEVICE:
+		s = on_slot(l, m->slot, l->path->device);
+		if (s)
+			device_grant(s);
+		break;
+	case CTL_DEVICE_RING:
+		s = on_slot(l, m->slot, l->path->device);
+		if (s)
+			device_granted(s, m);
+		break;
+	}
+}
+
 /* One record. False: the link is gone. */
 static bool one_record(struct link *l)
 {
 	struct ctl_msg m;
 	int fd, r = link_recv(l, &m, &fd);
-	struct stream *s;
 	bool welcome;
 
 	if (!r)
@@ -720,56 +602,7 @@ static bool one_record(struct link *l)
 		link_kill(l, REASON_PROTOCOL);
 		return false;
 	}
-	switch (m.type) {
-	case CTL_WELCOME:
-		l->path->welcomed(l, &m, fd);
-		if (atomic_load(&l->state) == LINK_UP)
-			rv_hello_settled(l);
-		break;
-	case CTL_BELL:
-		if (l->path->far)
-			link_kill(l, REASON_PROTOCOL);
-		else
-			got_bell(l, &m, &fd);
-		break;
-	case CTL_DEAD:
-		if (l->wire)
-			l->wire->peer_says_dead(l);
-		else
-			link_kill(l, REASON_PROTOCOL);
-		break;
-	case CTL_BIND:
-		got_bind(l, &m, fd);
-		break;
-	case CTL_BOUND:
-		got_bound(l, &m, fd);
-		break;
-	case CTL_NOT_MINE:
-		got_not_mine(l, &m);
-		break;
-	case CTL_UNBIND:
-		got_unbind(l, &m);
-		break;
-	case CTL_CUT:
-		got_cut(l, &m);
-		break;
-	case CTL_MORE:
-		got_more(l, &m);
-		break;
-	case CTL_RING:
-		got_ring(l, &m);
-		break;
-	case CTL_DEVICE:
-		s = on_slot(l, m.slot, l->path->device);
-		if (s)
-			device_grant(s);
-		break;
-	case CTL_DEVICE_RING:
-		s = on_slot(l, m.slot, l->path->device);
-		if (s)
-			device_granted(s, &m);
-		break;
-	}
+	act_on(l, &m, &fd);
 	if (!rights_done(fd))
 		link_kill(l, REASON_PROTOCOL);
 	return l->ctl >= 0;

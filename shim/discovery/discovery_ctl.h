@@ -13,11 +13,27 @@
  * the other end, of a connection on this host. */
 struct identity;
 int rv_ask(struct stream *s, struct link *l, const struct identity *end);
+/* a record without a socket */
+void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
+
+/* ---- bind_proof.c; rcv.lock is taken there, and out_lock under it ---- */
 /* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us
  * descriptors? Takes note of one that does not. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
-/* a record without a socket */
-void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
+/* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
+ * that the connection is ours. `gen`: of the stream that is meant. 0 or -errno, of those that may
+ * pass soon -EAGAIN. */
+int rv_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
+		 uint32_t life);
+/* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
+int rv_proves(const struct link *l, struct stream *s, int fd);
+/* Why a stream whose proof is no good is not bound. r: what rv_proves() said. */
+enum reason rv_not_proved(const struct stream *s, int r);
+bool rv_same_host(const struct link *l, const struct stream *s);
+/* Is the link one that the stream may ride? */
+bool rv_fits(const struct link *l, const struct stream *s);
+/* Between hosts, of a client, whom BOUND told `t`: false, and it is logged: it may be two. */
+bool rv_one_connection(struct stream *s, const struct ctl_tuple *t);
 
 /* ---- search_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rcv.lock. */
