@@ -14,7 +14,7 @@
  * a descriptor. Both macs are over the tuple, both nonces, both hosts' boot ids and process ids,
  * and the role, so that neither can be used twice or for the other. Where the policy trusts the
  * other host by its address instead, that of the control connection counts. In both cases that
- * must be the address which the stream's own peer has.
+ * must be the address which the stream's own peer has. The macs are made in net_proof.c.
  *
  * Background thread only, no locks.
  */
@@ -33,39 +33,17 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
-#include "base/procfs.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "discovery/net_msg.h"
-#include "discovery/netkey.h"
+#include "discovery/net_call.h"
 #include "link/other_version.h"
 #include "policy/log.h"
 
 #define CALLS       64
 #define CALL_US     3000000	/* for a whole handshake */
 #define LINK_US 10000000	/* for the link behind it, and the BIND over that */
-_Static_assert(NETKEY_MAC == NET_MAC, "netkey.h and net_msg.h");
 
-/* What a mac is over. */
-struct proof {
-	char label[16];
-	struct ctl_tuple tuple;
-	uint8_t nonce[2][NET_NONCE], boot[2][16];	/* client's, server's */
-	uint32_t pid[2], mode, version;
-};
-
-enum call_state { C_FREE, C_CONNECT, C_ANSWER, S_CALL, S_PROOF, S_HELLO };
-
-static struct call {
-	uint8_t state;			/* enum call_state */
-	int fd;
-	uint32_t stream, gen;		/* whose */
-	uint64_t end_us;
-	struct sockaddr_storage host;	/* the other host, normal, port 0 */
-	struct net_msg mine, theirs;
-	struct net_msg in;		/* what has come so far */
-	uint32_t in_len;
-} calls[CALLS];
+static struct call calls[CALLS];
 static _Atomic unsigned calls_top;	/* of these some have been used */
 
 static int port_fd = -1;
@@ -79,136 +57,6 @@ static void set_port(struct sockaddr_storage *sa, uint16_t port)
 		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
 	else
 		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
-static void boot_id(uint8_t id[16])
-{
-	static uint8_t known[16];
-	static bool have;
-	char text[40] = "";
-	int fd, n = 0;
-
-	if (!have) {
-		fd = !proc_is_ours() ? -EPERM :
-		     fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id",
-				   O_RDONLY | O_CLOEXEC, 0);
-		if (fd >= 0) {
-			sys(SYS_read, fd, text, sizeof text - 1);
-			fd_internal_close(fd);
-		}
-		for (const char *p = text; *p && n < 32; p++) {
-			int v = *p >= '0' && *p <= '9'	 ? *p - '0'
-				: *p >= 'a' && *p <= 'f' ? *p - 'a' + 10
-							 : -1;
-
-			if (v < 0)
-				continue;
-			known[n / 2] = (uint8_t)(known[n / 2] << 4 | v);
-			n++;
-		}
-		have = true;
-	}
-	memcpy(id, known, 16);
-}
-
-/* False: nothing random is to be had, and with a nonce that is known nobody proves anything. */
-static bool fill(struct net_msg *m, enum net_type type)
-{
-	*m = (struct net_msg){ .order = NET_ORDER, .version = NET_VERSION, .type = (uint16_t)type,
-			       .pid = (uint32_t)sys(SYS_getpid) };
-	memcpy(m->magic, "rdmashim", 8);
-	boot_id(m->boot);
-	if (sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE)
-		return true;
-	log_line(2, "the kernel gives no random bytes: nothing is proven to other hosts");
-	return false;
-}
-
-static bool well_formed(const struct net_msg *m)
-{
-	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER &&
-	       m->version == NET_VERSION &&
-	       (m->tuple.family == AF_INET || m->tuple.family == AF_INET6);
-}
-
-/* Its first NET_HEAD bytes are the same in all versions; they are all that has come, perhaps. */
-static bool other_net_version(const struct net_msg *m)
-{
-	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER &&
-	       m->version != NET_VERSION;
-}
-
-static bool say(int fd, const void *m, size_t n)
-{
-	return sys(SYS_sendto, fd, m, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) == (long)n;
-}
-
-static void refuse(int fd, enum reason why)
-{
-	struct net_msg m;
-
-	fill(&m, NET_REFUSED);	/* proves nothing: with whatever nonce */
-	m.tuple.family = AF_INET;
-	m.mode = why;
-	say(fd, &m, sizeof m);
-}
-
-/* The policy's way of trusting `host`. enum net_mode, or -errno with the reason in *why. */
-static int trust(const struct sockaddr_storage *host, enum reason *why)
-{
-	const struct policy *p = atomic_load(&shim_policy);
-	int r = netkey_check(policy_key_file(p));
-
-	if (!r)
-		return NET_BY_KEY;
-	*why = r == -ENOENT ? REASON_NO_VERBS : REASON_NO_TRUST;
-	if (r == -ENOKEY && policy_trusts(p, (void *)host))
-		return NET_BY_ADDRESS;
-	return r;
-}
-
-/* False: it takes the key, and there is none any more. Nobody believes the zeros that are there
- * then. */
-static bool make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MAC])
-{
-	bool server = c->state >= S_CALL;
-	const struct net_msg *cli = server ? &c->theirs : &c->mine,
-			     *srv = server ? &c->mine : &c->theirs;
-	struct proof p = { .tuple = cli->tuple, .pid = { cli->pid, srv->pid }, .mode = cli->mode,
-			   .version = NET_VERSION };
-
-	memset(mac, 0, NETKEY_MAC);
-	if (cli->mode != NET_BY_KEY)
-		return true;
-	memcpy(p.label, by_server ? "rdmashim server" : "rdmashim client", 16);
-	memcpy(p.nonce[0], cli->nonce, NET_NONCE);
-	memcpy(p.nonce[1], srv->nonce, NET_NONCE);
-	memcpy(p.boot[0], cli->boot, 16);
-	memcpy(p.boot[1], srv->boot, 16);
-	return netkey_mac(policy_key_file(atomic_load(&shim_policy)), &p, sizeof p, mac);
-}
-
-static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NETKEY_MAC])
-{
-	uint8_t want[NETKEY_MAC];
-
-	return make_mac(c, by_server, want) &&
-	       (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
-}
-
-int net_possible(struct stream *s)
-{
-	enum reason why = net_refused_why(&s->addr.peer);
-	int r;
-
-	if (!shim_tunables()->discovery_port)
-		return REASON_REMOTE;
-	if (why)
-		return (int)why;
-	if (trust(&s->addr.peer, &why) < 0)
-		return (int)why;
-	r = stream_sought(s)->available((void *)&s->addr.local);
-	return r;
 }
 
 /* ---- calls: the table ---- */
@@ -322,7 +170,7 @@ int net_call(struct stream *s)
 {
 	struct sockaddr_storage to = s->addr.peer;
 	enum reason why = REASON_NO_TRUST;
-	int mode = trust(&s->addr.peer, &why);
+	int mode = net_trust(&s->addr.peer, &why);
 	struct net_msg mine;
 	struct call *c;
 	long r;
@@ -330,7 +178,7 @@ int net_call(struct stream *s)
 
 	if (mode < 0)
 		return (int)why;
-	if (!fill(&mine, NET_CALL))
+	if (!net_fill(&mine, NET_CALL))
 		return REASON_NO_TRUST;
 	set_port(&to, (uint16_t)shim_tunables()->discovery_port);
 	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
@@ -370,7 +218,7 @@ static void connected(struct call *c)
 								    : REASON_UNREACHABLE);
 		return;
 	}
-	if (!say(c->fd, &c->mine, sizeof c->mine)) {
+	if (!net_say(c->fd, &c->mine, sizeof c->mine)) {
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
@@ -395,14 +243,14 @@ static void answered(struct call *c)
 								       : REASON_PEER_REFUSED);
 		return;
 	}
-	if (c->in.type != NET_ANSWER || !mac_right(c, true, c->in.mac)) {
+	if (c->in.type != NET_ANSWER || !net_mac_right(c, true, c->in.mac)) {
 		log_line(2, "the other host's library did not prove that it has the key");
 		call_failed(c, REASON_WRONG_KEY);
 		return;
 	}
 	m.type = NET_PROOF;
-	make_mac(c, false, m.mac);
-	if (!s || s->search.state != RV_CALL || !say(fd, &m, sizeof m)) {
+	net_make_mac(c, false, m.mac);
+	if (!s || s->search.state != RV_CALL || !net_say(fd, &m, sizeof m)) {
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
@@ -610,22 +458,22 @@ static void answer(struct call *c, struct stream *s)
 	}
 	sockaddr_normal(&c->host);
 	sockaddr_no_port(&c->host);
-	mode = trust(&c->host, &why);
+	mode = net_trust(&c->host, &why);
 	if (!net_host_same(&c->host, &s->addr.peer)) {
 		why = REASON_IDENTITY;
 		mode = -EPERM;
 	}
-	if (mode < 0 || (uint32_t)mode != c->theirs.mode || !fill(&c->mine, NET_ANSWER)) {
+	if (mode < 0 || (uint32_t)mode != c->theirs.mode || !net_fill(&c->mine, NET_ANSWER)) {
 		log_line(2, "fd %d: a call from another host is refused: %s", atomic_load(&s->fd),
 			 reason_name(why));
-		refuse(c->fd, why == REASON_IDENTITY ? why : REASON_NO_TRUST);
+		net_refuse(c->fd, why == REASON_IDENTITY ? why : REASON_NO_TRUST);
 		call_failed(c, why);
 		return;
 	}
 	c->mine.mode = (uint32_t)mode;
 	c->mine.tuple = c->theirs.tuple;
-	make_mac(c, true, c->mine.mac);
-	if (!say(c->fd, &c->mine, sizeof c->mine)) {
+	net_make_mac(c, true, c->mine.mac);
+	if (!net_say(c->fd, &c->mine, sizeof c->mine)) {
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
@@ -647,7 +495,7 @@ static void called(struct call *c)
 	} else {
 		if (!pass_on(c->fd, &c->in))
 			/* not yet earned there, or no library */
-			refuse(c->fd, REASON_NO_PEER_SHIM);
+			net_refuse(c->fd, REASON_NO_PEER_SHIM);
 		call_free(c, false);
 	}
 }
@@ -657,7 +505,7 @@ static bool handed_over(struct stream *s, const struct net_msg *m, long len, int
 {
 	struct call *c;
 
-	if (len != (long)sizeof *m || !well_formed(m) || m->type != NET_CALL ||
+	if (len != (long)sizeof *m || !net_well_formed(m) || m->type != NET_CALL ||
 	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s || !fd_may_keep())
 		return rights_done(fd);
 	sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
@@ -702,9 +550,9 @@ void net_name_ready(struct stream *s)
 
 static void proven(struct call *c)
 {
-	if (c->in.type != NET_PROOF || !mac_right(c, false, c->in.mac)) {
+	if (c->in.type != NET_PROOF || !net_mac_right(c, false, c->in.mac)) {
 		log_line(2, "a caller from another host did not prove that it has the key");
-		refuse(c->fd, REASON_WRONG_KEY);
+		net_refuse(c->fd, REASON_WRONG_KEY);
 		call_failed(c, REASON_WRONG_KEY);
 		return;
 	}
@@ -721,7 +569,7 @@ static void other_version(struct call *c, const struct ctl_msg *theirs)
 	struct ctl_msg m = { 0 };
 
 	version_hello(&m);
-	say(c->fd, &m, sizeof m);
+	net_say(c->fd, &m, sizeof m);
 	version_heard(theirs, 0);
 	call_failed(c, REASON_VERSION);
 	if (s && s->search.state == RV_LISTEN && stream_sought(s)->far)
@@ -767,9 +615,9 @@ static bool message(struct call *c)
 		return false;
 	}
 	c->in_len += (uint32_t)r;
-	if (c->state != S_HELLO && c->in_len >= NET_HEAD && other_net_version(&c->in)) {
+	if (c->state != S_HELLO && c->in_len >= NET_HEAD && net_other_version(&c->in)) {
 		if (c->state != C_ANSWER)
-			refuse(c->fd, REASON_VERSION);
+			net_refuse(c->fd, REASON_VERSION);
 		log_line(1,
 			 "another host's library has version %u of the discovery between hosts, "
 			 "ours %u",
@@ -780,7 +628,7 @@ static bool message(struct call *c)
 	if (c->in_len < wanted(c))
 		return false;
 	c->in_len = 0;
-	if (c->state != S_HELLO && !well_formed(&c->in)) {
+	if (c->state != S_HELLO && !net_well_formed(&c->in)) {
 		call_failed(c, REASON_PROTOCOL);
 		return false;
 	}

@@ -3,8 +3,8 @@
  * libraries prove themselves to each other: no call is made, and a call that comes is refused,
  * since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
  * And calls that are handed over, by anybody, with sockets whose close waits: nobody waits for
- * them. The real discovery_net.c, on sockets of this host; neither end has a device, nor needs
- * one before the proof.
+ * them. The real discovery_net.c and net_proof.c, on sockets of this host; neither end has a
+ * device, nor needs one before the proof.
  *
  * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c
  * LINK: shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c
@@ -31,6 +31,7 @@ static long random_says(void)
 #undef sys
 #define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, \
 	0, 0, 0, 0, 0, 0))
+#include "../../shim/discovery/net_proof.c"
 #include "../../shim/discovery/discovery_net.c"
 
 /* ---- what the rest of the library would give */
