@@ -5,7 +5,7 @@
  * and never sleeps; link_reap() unmaps a segment only at a moment when it saw no reader after the
  * link was marked dead.
  */
-#include "link/link.h"
+#include "link/link_int.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "base/fdtab.h"
 #include "base/loop.h"
@@ -49,11 +48,6 @@ void link_read_leave(void)
 	critical_leave();
 }
 
-static bool up(struct link *l)
-{
-	return atomic_load_explicit(&l->state, memory_order_acquire) == LINK_UP;
-}
-
 static void links_set_armed(uint64_t mask)
 {
 	uint32_t n;
@@ -83,7 +77,7 @@ static void links_clear_armed(uint64_t mask)
 	link_read_enter();
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++) {
-		if (up(&links[i])) {
+		if (link_is_up(&links[i])) {
 			_Atomic uint64_t *a = &links[i].segment.side[links[i].segment.me].armed;
 
 			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
@@ -134,7 +128,7 @@ bool links_drain(void)
 	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (up(&links[i]))
+		if (link_is_up(&links[i]))
 			any |= drain_one(&links[i]);
 	return any;
 }
@@ -160,241 +154,6 @@ void link_ring_peer(struct link *l, uint64_t mask)
 	link_read_leave();
 }
 
-/* ---- control socket ---- */
-
-int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
-{
-	struct iovec iov = { (void *)m, sizeof *m };
-	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-	long r;
-
-	if (fd >= 0) {
-		struct cmsghdr *cm;
-
-		h.msg_control = c.buf;
-		h.msg_controllen = sizeof c.buf;
-		cm = CMSG_FIRSTHDR(&h);
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		cm->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cm), &fd, sizeof fd);
-	}
-	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return r < 0 ? (int)r : 0;
-}
-
-/* Records of its type do, on one host. */
-static bool carries_fd(const struct ctl_msg *m)
-{
-	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND ||
-	       m->type == CTL_BOUND;
-}
-
-static int judge(const struct ctl_msg *m, long len)
-{
-	if (len < (long)sizeof *m)
-		return -EPROTO;
-	if (m->version != CTL_VERSION)
-		return m->type == CTL_HELLO ? CTL_OTHER : -EPROTO;
-	return m->type && m->type < CTL_TYPES ? 1 : -EPROTO;
-}
-
-int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
-{
-	struct iovec iov = { m, sizeof *m };
-	int flags;
-	long r = rights_recv(sock, &iov, &flags, ret_fd);
-	bool beside = false;
-
-	if (r == -EAGAIN || r == -EINTR)
-		return 0;
-	if (r < 0)
-		return (int)r;
-	if (*ret_fd >= 0 && !takes_fd && carries_fd(m)) {
-		rights_done(*ret_fd);
-		*ret_fd = -1;
-		flags |= MSG_CTRUNC;
-	}
-	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not
-	 * take it: that is nobody's lie. */
-	if (flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
-		*ret_fd = CTL_FD_LOST;
-	else if (flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
-		beside = true;
-	if (r && judge(m, r) == CTL_OTHER)	/* longer, with a descriptor: that is theirs to
-						 * know */
-		r = CTL_OTHER;
-	else if (beside || flags & MSG_TRUNC)
-		r = -EPROTO;
-	else
-		r = r ? judge(m, r) : -EPIPE;	/* an empty record may have had one, so only now */
-	if (r != 1) {
-		rights_done(*ret_fd);
-		*ret_fd = -1;
-	}
-	return (int)r;
-}
-
-/* A TCP socket may take a part: then the record is queued, and the rest of it goes first. */
-static int ctl_send(struct link *l, const struct ctl_msg *m)
-{
-	long r;
-
-	if (!l->path->far)
-		return ctl_send_fd(l->ctl, m, -1);
-	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent,
-		MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-	if (r < 0)
-		return (int)r;
-	l->out_sent += (uint32_t)r;
-	if (l->out_sent < sizeof *m)
-		return -EAGAIN;
-	l->out_sent = 0;
-	return 0;
-}
-
-int link_recv(struct link *l, struct ctl_msg *m, int *fd)
-{
-	long r;
-
-	if (!l->path->far)
-		return ctl_recv(l->ctl, link_trusts(l), m, fd);
-	*fd = -1;
-	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len,
-		MSG_DONTWAIT, NULL, NULL);
-	if (r == -EAGAIN || r == -EINTR)
-		return 0;
-	if (r <= 0)
-		return r ? (int)r : -EPIPE;
-	l->in_len += (uint32_t)r;
-	if (l->in_len < sizeof l->in)
-		return 0;
-	l->in_len = 0;
-	*m = l->in;
-	return judge(m, sizeof *m);
-}
-
-/* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful
- * under way: a peer that leaves more than this unread is broken, not slow. */
-static uint32_t outq_size(const struct link *l)
-{
-	return l->segment.slots * 8 + 1024;
-}
-
-static bool queue(struct link *l, const struct ctl_msg *m)
-{
-	if (!l->outq) {
-		void *p = mmap(NULL, outq_size(l) * sizeof *m, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (p == MAP_FAILED)
-			return false;
-		l->outq = p;
-	}
-	if (l->out_tail - l->out_head == outq_size(l))
-		return false;
-	l->outq[l->out_tail++ % outq_size(l)] = *m;
-	atomic_store(&l->out_waiting, true);
-	return true;
-}
-
-bool link_send(struct link *l, const struct ctl_msg *m)
-{
-	bool ok = true, kick = false;
-
-	lock_take(&l->out_lock);
-	if (!up(l) && atomic_load(&l->state) != LINK_HELLO) {
-		ok = false;
-	} else if (l->out_head == l->out_tail) {
-		int r = ctl_send(l, m);
-
-		if (r == -EAGAIN) {
-			ok = queue(l, m);
-			kick = true;
-		} else if (r) {
-			ok = false;
-		}
-	} else {
-		ok = queue(l, m);
-	}
-	if (!ok && up(l))
-		log_line(2, "link %u: cannot send (%u queued)", l->index,
-			 l->out_tail - l->out_head);
-	if (!ok && up(l))
-		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and
-							 * cleans up */
-	lock_give(&l->out_lock);
-	if (kick)
-		loop_kick();
-	return ok;
-}
-
-/* The socket is full, memory is short, or the user has too many descriptors under way (unix(7)). */
-static bool passes_later(int r)
-{
-	return r == -EAGAIN || r == -ENOMEM || r == -ENOBUFS || r == -ETOOMANYREFS;
-}
-
-/* A bell that could not be told: tell all again, the peer replaces what it has. out_lock held. */
-static bool bells_again(struct link *l)
-{
-	for (uint64_t m = atomic_load(&l->distrusted) ? 0 : bell_made_mask(); m; m &= m - 1) {
-		int idx = __builtin_ctzll(m);
-		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION,
-				       .index = (uint32_t)idx };
-
-		if (passes_later(ctl_send_fd(l->ctl, &msg, bells[idx].fd)))
-			return false;
-	}
-	l->bells_untold = false;
-	return true;
-}
-
-void link_flush(struct link *l)
-{
-	lock_take(&l->out_lock);
-	while (l->out_head != l->out_tail) {
-		if (ctl_send(l, &l->outq[l->out_head % outq_size(l)]))
-			break;
-		l->out_head++;
-	}
-	if (l->out_head == l->out_tail) {
-		l->out_head = l->out_tail = 0;
-		if (!l->bells_untold || bells_again(l))
-			atomic_store(&l->out_waiting, false);
-	}
-	lock_give(&l->out_lock);
-}
-
-void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off)
-{
-	struct ctl_msg m = { .type = CTL_CUT, .version = CTL_VERSION, .slot = slot,
-			     .index = msg, .epoch = epoch, .off = off };
-
-	link_send(l, &m);
-}
-
-static void send_bell(struct link *l, int idx)
-{
-	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
-	bool kick = false;
-
-	if (l->path->far || atomic_load(&l->distrusted))
-		return;		/* between hosts what comes rings our own bells, see path_rdma.c */
-	lock_take(&l->out_lock);
-	/* Order against queued records does not matter for BELL. If the socket is full, the
-	 * background thread sends all bells again once it has drained. One that has ended has
-	 * closed the socket. */
-	if (up(l) && passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
-		l->bells_untold = kick = true;
-		atomic_store(&l->out_waiting, true);
-	}
-	lock_give(&l->out_lock);
-	if (kick)	/* it may sleep: without that bell the peer wakes nobody here */
-		loop_kick();
-}
-
 static void link_publish_bell(struct bell *b)
 {
 	uint32_t n;
@@ -402,8 +161,8 @@ static void link_publish_bell(struct bell *b)
 	link_read_enter();
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++)
-		if (up(&links[i]) && atomic_load(&links[i].proven))
-			send_bell(&links[i], b->idx);
+		if (link_is_up(&links[i]) && atomic_load(&links[i].proven))
+			link_send_bell(&links[i], b->idx);
 	link_read_leave();
 }
 
@@ -536,7 +295,7 @@ static void mixed_now(void)
 	bool differ = false, was = atomic_load(&bells_mixed);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!up(&links[i]) || links[i].path->far || !atomic_load(&links[i].proven))
+		if (!link_is_up(&links[i]) || links[i].path->far || !atomic_load(&links[i].proven))
 			continue;
 		differ |= count++ && links[i].peer_uid != other;
 		other = links[i].peer_uid;
@@ -562,7 +321,7 @@ void link_proven(struct link *l)
 		return;
 	mixed_now();
 	for (uint64_t m = bell_made_mask(); m; m &= m - 1)
-		send_bell(l, __builtin_ctzll(m));
+		link_send_bell(l, __builtin_ctzll(m));
 }
 
 bool link_has_room(const struct link *l)
@@ -606,7 +365,7 @@ static uint32_t slots_for(pid_t peer, uint32_t most)
 	uint32_t slots = LINK_FIRST_SLOTS;
 
 	for (uint32_t i = 0; i < atomic_load(&links_top) && slots < most; i++)
-		if (up(&links[i]) && !links[i].path->far && links[i].peer_pid == peer)
+		if (link_is_up(&links[i]) && !links[i].path->far && links[i].peer_pid == peer)
 			slots *= 2;
 	return slots < most ? slots : most;
 }
@@ -675,7 +434,7 @@ bool link_ended(struct link *l)
 	bool ended = true;
 
 	lock_take(&l->out_lock);	/* the control socket stays open */
-	if (up(l)) {
+	if (link_is_up(l)) {
 		p.fd = l->ctl;
 		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 &&
 			p.revents & (POLLRDHUP | POLLHUP | POLLERR);
@@ -695,7 +454,7 @@ void link_kill(struct link *l, int reason)
 {
 	int ctl;
 
-	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)
+	if (!link_is_up(l) && atomic_load(&l->state) != LINK_HELLO)
 		return;
 	lock_take(&l->out_lock);
 	atomic_store(&l->state, LINK_DEAD);
@@ -756,7 +515,7 @@ bool link_reap(void)
 			munmap(l->slot_used, l->segment.slots);
 		}
 		if (l->outq)
-			munmap(l->outq, outq_size(l) * sizeof *l->outq);
+			munmap(l->outq, link_outq_size(l) * sizeof *l->outq);
 		l->outq = NULL;
 		if (l->wire)
 			l->wire->close(l);
