@@ -21,6 +21,7 @@
 #define ALIAS_send(alias, name)
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
+#define ALIAS_stdio(alias, name)
 #define ALIAS_wait(alias, name)
 #define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
