@@ -540,6 +540,39 @@ static long raw_pselect(const long *va, long mask)
 	return r;
 }
 
+static bool raw_uring(long n, const long *va, long *ret)
+{
+	switch (n) {
+	case SYS_io_uring_setup:
+		*ret = REAL(syscall)(n, va[0], va[1]);
+		if (*ret >= 0 && !foreign_image()) {
+			int e = errno;
+
+			fd_fresh((int)*ret);
+			uring_made((int)*ret, (void *)va[1]);
+			errno = e;
+		}
+		return true;
+	case SYS_io_uring_enter:
+		if (!foreign_image())
+			uring_enter((int)va[0], (unsigned)va[1], (unsigned)va[3]);
+		return false;
+	case SYS_io_uring_register:
+		*ret = REAL(syscall)(n, va[0], va[1], va[2], va[3]);
+		if (*ret < 0)
+			return true;
+		if (!foreign_image())
+			uring_register((unsigned)va[1]);
+		/* buffers, in its four forms: the kernel writes to their pages without looking
+		 * at the page tables */
+		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
+			cuda_off("io_uring may write into registered buffers unseen");
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Raw calls that matter whatever their first argument is. False: the kernel's, now. */
 static bool raw_seen(long n, const long *va, long *ret)
 {
@@ -614,30 +647,8 @@ static bool raw_seen(long n, const long *va, long *ret)
 		*ret = raw_seccomp((unsigned)va[0], (unsigned)va[1], (void *)va[2]);
 		return true;
 	case SYS_io_uring_setup:
-		*ret = REAL(syscall)(n, va[0], va[1]);
-		if (*ret >= 0 && !foreign_image()) {
-			int e = errno;
-
-			fd_fresh((int)*ret);
-			uring_made((int)*ret, (void *)va[1]);
-			errno = e;
-		}
-		return true;
 	case SYS_io_uring_enter:
-		if (!foreign_image())
-			uring_enter((int)va[0], (unsigned)va[1], (unsigned)va[3]);
-		return false;
-	case SYS_io_uring_register:
-		*ret = REAL(syscall)(n, va[0], va[1], va[2], va[3]);
-		if (*ret < 0)
-			return true;
-		if (!foreign_image())
-			uring_register((unsigned)va[1]);
-		/* buffers, in its four forms: the kernel writes to their pages without looking
-		 * at the page tables */
-		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
-			cuda_off("io_uring may write into registered buffers unseen");
-		return true;
+	case SYS_io_uring_register: return raw_uring(n, va, ret);
 	default:
 		return false;
 	}
