@@ -1,6 +1,6 @@
 /*
  * fork.h - what the wrappers say when a socket gets to another process, or the library has to
- * keep out: fork.c, fallback_while.c.
+ * keep out: fork.c, leave.c, fallback_while.c.
  */
 #ifndef RDMASHIM_FORK_H
 #define RDMASHIM_FORK_H
@@ -18,7 +18,7 @@ void fork_handlers_start(void);	/* before there are streams; until then they do 
 void shim_fork_prepare(void);
 void shim_fork_parent(void);
 void shim_fork_child(void);
-/* exec: every cut stream whose fd survives falls back first; see fork.c. Returns a token for
+/* exec: every cut stream whose fd survives falls back first; see leave.c. Returns a token for
  * shim_exec_failed(). */
 void shim_before_exec(void);
 void shim_exec_failed(void);
@@ -53,6 +53,7 @@ void fork_after_spawn(int pid);
 void fork_not_seen(void);
 void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
 void fork_failed(void);			/* fork() returned -1 */
+bool fork_survives_exec(int fd);	/* no FD_CLOEXEC. Async-signal-safe */
 
 /* ---- background thread ---- */
 bool fork_requests_open(void);
