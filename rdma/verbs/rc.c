@@ -6,7 +6,6 @@
 #include <time.h>
 
 #define RESERVE     8		/* buffers at the peer that only acknowledgements may take */
-#define SIGNAL_EACH 16		/* one completion for so many sends */
 /* small publications wait while so many work requests are under way */
 #define COLLECT     (RC_SENDS / 2)
 #define COLLECT_BELOW 8192
@@ -18,12 +17,9 @@
 #define RTT_KEEP    8		/* times of which the shortest is taken */
 
 bool rc_busy(const struct rc *rc) { return atomic_load_explicit(&rc->busy, memory_order_relaxed); }
-bool rc_dead(const struct rc *rc) { return atomic_load_explicit(&rc->dead, memory_order_relaxed); }
+bool rc_dead(const struct rc *rc) { return is_dead(rc); }
 
 /* ---- posting; `post` held ---- */
-
-static uint64_t room(const struct rc *rc) { return RC_SENDS - (rc->posted - rc->done); }
-static uint64_t under_way(const struct rc *rc) { return rc->sent - rc->peer_acked; }
 
 static struct rc_rec *record(struct rc *rc, uint64_t seq)
 {
@@ -316,7 +312,7 @@ static void flush(struct rc *rc)
 }
 
 /* Only `acked`. */
-static void post_acked(struct rc *rc)
+void rc_post_acked(struct rc *rc)
 {
 	struct rc_rec *rec = record(rc, rc->posted);
 
@@ -332,7 +328,7 @@ static void acknowledge_if_due(struct rc *rc)
 	if (!untold || (untold < RC_RECVS / 4 && !atomic_load(&rc->owes)) || room(rc) < 1 ||
 	    under_way(rc) >= RC_RECVS || rc_dead(rc))
 		return;
-	post_acked(rc);
+	rc_post_acked(rc);
 }
 
 /* What an earlier epoch left untold went by TCP. */
@@ -667,129 +663,4 @@ bool rc_poll(struct rc *rc)
 		give(&rc->poll);
 	} while (atomic_load(&rc->again) && !rc_dead(rc));
 	return any;
-}
-
-static void notify(struct rc *rc, bool solicited)
-{
-	int e = errno;		/* as in post() */
-
-	atomic_fetch_add_explicit(&rc->arms, 1, memory_order_relaxed);
-	if (verbs.req_notify_cq(rc->cq, solicited && !rc->iwarp))
-		rc_died(rc);
-	errno = e;
-}
-
-/* Who sleeps waits for the peer's records, which are solicited: of our own completions, and of
- * what only acknowledges, wants to hear only who could not post something. With iWARP all wake:
- * siw (Linux 6.1) never brings an event for a solicited one alone. */
-void rc_arm_own(struct rc *rc)
-{
-	bool all = __atomic_load_n(&rc->npending, __ATOMIC_RELAXED) > 0;
-	uint64_t now = atomic_load(&rc->events) + 1;
-
-	if (rc_dead(rc) || atomic_load(all ? &rc->armed_all : &rc->armed) == now)
-		return;
-	if (all)
-		atomic_store(&rc->arming_all, now);
-	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need
-	 * not poll here. Two may request at once, which is one; a word that is of before an
-	 * event says nothing. */
-	notify(rc, !all);
-	/* The standard says that a request for less does not undo one for more; each is made
-	 * again all the same. */
-	if (!all && atomic_load(&rc->arming_all) == now)
-		notify(rc, false);
-	if (all)
-		atomic_store(&rc->armed_all, now);
-	atomic_store(&rc->armed, now);
-}
-
-void rc_arm(struct rc *rc)
-{
-	rc_arm_own(rc);
-	if (!rc_dead(rc) && !atomic_load(&rc->watched) && !atomic_exchange(&rc->watched, 1))
-		rc->conf.watch(rc->conf.arg);
-}
-
-void rc_unwatched(struct rc *rc) { atomic_store(&rc->watched, 0); }
-
-bool rc_waits(struct rc *rc)
-{
-	bool waits;
-
-	take(&rc->post);
-	waits = rc->npending > 0;
-	give(&rc->post);
-	return waits;
-}
-
-/* ---- a queue pair that is stuck, see rc.h; `post` held ---- */
-
-/* One of those under way will be completed. */
-static bool awaits_completion(struct rc *rc)
-{
-	if (room(rc) < 1)	/* one in SIGNAL_EACH is */
-		return true;
-	if (under_way(rc) >= RC_RECVS)
-		return false;
-	rc->unsignalled = SIGNAL_EACH;
-	post_acked(rc);
-	return true;
-}
-
-enum rc_looks rc_look(struct rc *rc)
-{
-	enum rc_looks r = RC_BUSY;
-
-	rc_poll(rc);
-	take(&rc->post);
-	if (rc->posted == rc->done || rc_dead(rc)) {
-		atomic_store(&rc->busy, false);
-		r = RC_IDLE;
-	}
-	if (r == RC_IDLE || rc->done != rc->done_seen)
-		rc->looks = 0;
-	else if (rc->looks || awaits_completion(rc))
-		rc->looks++;
-	rc->done_seen = rc->done;
-	if (rc->looks >= RC_LOOKS)
-		r = RC_STUCK;
-	give(&rc->post);
-	return r;
-}
-
-void rc_try(struct rc *rc)
-{
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr = { 0 };
-
-	rc_poll(rc);
-	if (!rc->id || !rc->id->qp || rc_dead(rc))
-		return;
-	if (!verbs.ibv_query_qp(rc->id->qp, &attr, IBV_QP_STATE, &init) &&
-	    (attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_SQE)) {
-		rc_died(rc);
-		return;
-	}
-	take(&rc->post);
-	if (rc->posted == rc->done)
-		awaits_completion(rc);
-	give(&rc->post);
-}
-
-void rc_event(struct rc *rc)
-{
-	struct ibv_cq *cq;
-	void *ctx;
-	int e = errno, r;	/* it may be a call of the application's, that has found its
-				 * bytes */
-
-	/* First the event, then the count: of two who come for it one gets it, and a new one may
-	 * be on its way by then. */
-	r = rc->channel ? verbs.ibv_get_cq_event(rc->channel, &cq, &ctx) : -1;
-	errno = e;
-	if (r)
-		return;
-	verbs.ibv_ack_cq_events(cq, 1);
-	atomic_fetch_add(&rc->events, 1);
 }

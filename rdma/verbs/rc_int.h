@@ -1,6 +1,6 @@
 /*
- * rc_int.h - what rc.c, which posts and polls, and rc_mem.c, which has what is registered,
- * share. See rc.h.
+ * rc_int.h - what rc.c, which posts and polls, rc_wait.c and rc_stuck.c beside it, and rc_mem.c,
+ * which has what is registered, share. See rc.h.
  *
  * The memory of records, send and receive, is one mapping. Work request ids: a send's is its
  * number, of which the completion frees all up to it (selective signalling); a receive's is
@@ -17,6 +17,7 @@
 #include "base/sys.h"
 
 #define RECV_ID     (1ull << 63)
+#define SIGNAL_EACH 16		/* one completion for so many sends */
 #define RC_BATCH    16		/* completions taken at a time */
 #define DEVICE_MOST 64		/* registrations of device memory */
 
@@ -103,6 +104,17 @@ static inline void give(_Atomic uint32_t *l)
 		sys(SYS_futex, l, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+static inline bool is_dead(const struct rc *rc)
+{
+	return atomic_load_explicit(&rc->dead, memory_order_relaxed);
+}
+
+/* Work requests that may be posted, and records that the peer has not acknowledged; `post` held */
+static inline uint64_t room(const struct rc *rc) { return RC_SENDS - (rc->posted - rc->done); }
+static inline uint64_t under_way(const struct rc *rc) { return rc->sent - rc->peer_acked; }
+
+/* A record with `acked` and nothing else. `post` held, and there is room() for it. rc.c */
+void rc_post_acked(struct rc *rc);
 /* The queue pair is of no use any more: told once. */
 void rc_died(struct rc *rc);
 /* These receive buffers, RC_BATCH at most, may be filled again. 0, or the device's error. */

@@ -269,7 +269,7 @@ static struct large *large_take(struct rc *rc, bool landing)
 
 	while (l < end && l->used)
 		l++;
-	if (l == end || rc_dead(rc))
+	if (l == end || is_dead(rc))
 		return NULL;
 	if (!l->mem) {
 		l->mem = pages(rc->conf.large_size, MAP_SHARED);
@@ -393,7 +393,7 @@ int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool 
 		if (!atomic_load(&d->mr) && !free)
 			free = d;
 	}
-	if (!mr && free && !rc_dead(rc)) {
+	if (!mr && free && !is_dead(rc)) {
 		mr = reg_device(rc, addr, size, dmabuf,
 				landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 		if (mr) {
@@ -405,7 +405,7 @@ int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool 
 	}
 	give(&rc->post);
 	if (!mr)
-		return rc_dead(rc) ? -ENETDOWN : error();
+		return is_dead(rc) ? -ENETDOWN : error();
 	*ret_key = landing ? mr->rkey : mr->lkey;
 	return 0;
 }
@@ -446,7 +446,7 @@ int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, u
 
 bool rc_device_done(struct rc *rc, uint64_t seq)
 {
-	return __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE) >= seq || rc_dead(rc);
+	return __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE) >= seq || is_dead(rc);
 }
 
 uint64_t rc_device_size(const struct rc *rc, uint32_t slot)
@@ -461,7 +461,7 @@ int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr
 	struct ibv_mr *tx = sl->small_tx, *rx = sl->small_rx;
 	uint64_t size = rc->a->ring_size;
 
-	if (rc_dead(rc))
+	if (is_dead(rc))
 		return -ENETDOWN;
 	/* The peer can reach what lands here and nothing else of ours. */
 	if (!tx)

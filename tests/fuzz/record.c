@@ -7,6 +7,8 @@
  */
 #include "../../rdma/verbs/rc.c"
 #include "../../rdma/verbs/rc_mem.c"
+#include "../../rdma/verbs/rc_wait.c"
+#include "../../rdma/verbs/rc_stuck.c"
 #define error cm_error
 #include "../../rdma/verbs/child.c"
 #include "../../rdma/verbs/cm.c"

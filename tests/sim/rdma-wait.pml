@@ -1,6 +1,6 @@
 /*
  * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/verbs/rc.c:
- * rc_poll(), poll_once(), rc_arm(), rc_arm_own(), rc_event(), rc_unwatched(), leave();
+ * rc_poll(), poll_once(), leave(); rc_wait.c: rc_arm(), rc_arm_own(), rc_event(), rc_unwatched();
  * shim/link/path_rdma.c: woken(), others(); wire.c: wire_ready(); link_net.c: watch(); link.c:
  * links_set_armed(), links_clear_armed(); shim/conn/stream_wait.c: stream_wait()), at one end,
  * step by step.

@@ -4,6 +4,7 @@
  * credits; collecting; buffers that run out; lives of a slot; peers that lie; round-trip times;
  * a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
+ * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
  */
