@@ -1,23 +1,11 @@
 /*
  * import.c - any bytes as a libvma.conf. Whatever stands in it, what is printed is a policy.
  *
- * LINK: tools/rdmastat/commands/rdmastat_edit.c tools/rdmastat/ground/rdmastat_text.c
+ * LINK: tools/rdmastat/commands/rdmastat_import.c tools/rdmastat/commands/rdmastat_grow.c
+ * LINK: tools/rdmastat/ground/rdmastat_text.c
  */
 #include "tool.h"
 #include "../../policy/conf.h"
-
-/* What the rest of that file wants. */
-int opt_next(struct args *a, const struct opt *opts, size_t n, const char **value)
-{
-	(void)a, (void)opts, (void)n, (void)value;
-	abort();
-}
-
-bool replaceable(const char *path)
-{
-	(void)path;
-	abort();
-}
 
 #define RULES_MAX 100		/* below the limits of a policy */
 

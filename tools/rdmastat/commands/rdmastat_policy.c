@@ -1,8 +1,8 @@
 /*
  * rdmastat_policy.c - `rdmastat policy show|keys` and `rdmastat reasons`, and the table of what
  * `rdmastat policy` does: what the policy code knows, asked from a shell. `check` and `explain`
- * are in rdmastat_policy_check.c and rdmastat_policy_explain.c, `set`, `unset` and `import` in
- * rdmastat_edit.c.
+ * are in rdmastat_policy_check.c and rdmastat_policy_explain.c, `set` and `unset` in
+ * rdmastat_edit.c, `import` in rdmastat_import.c.
  */
 #include <arpa/inet.h>
 #include <errno.h>
