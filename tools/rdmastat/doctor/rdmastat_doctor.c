@@ -1,7 +1,8 @@
 /*
  * rdmastat_doctor.c - `rdmastat doctor [PEER]`: runs the checks, shows each with the fact that
  * was read and what mends it; the exit code is the worst. The checks themselves:
- * rdmastat_machine.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c, rdmastat_cuda.c.
+ * rdmastat_machine.c, rdmastat_services.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c,
+ * rdmastat_cuda.c.
  */
 #include <dirent.h>
 #include <stdarg.h>
