@@ -1,12 +1,11 @@
 /*
- * conf.c - text of a policy file to struct policy: words, keys, tunables, limits, and the errors
- * with their places. docs/policy.md describes the language; include.c has the files that it
- * includes, source.c reads them.
+ * conf.c - text of a policy file to struct policy: words, keys, statements, limits. docs/policy.md
+ * describes the language; conf_value.c has the values of tunables, conf_error.c the errors with
+ * their places, include.c the files that it includes, source.c reads them.
  *
  * No locks; see policy.h for who may call.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,39 +16,7 @@
 #include "users.h"
 #include "words.h"
 
-#define CONF(name, type, dflt, min, max, unit, doc) \
-	[CONF_##name] = { #name, CONF_T_##type, dflt, min, max, unit, doc, \
-		offsetof(struct policy_tunables, name) },
-const struct conf_row conf_rows[CONF_KEYS] = {
-#include "conf.def"
-};
-#undef CONF
-
-/* ---- errors ---- */
-
-static void set_error(struct policy_error *err, const char *name, int line, int col,
-		      const char *msg)
-{
-	if (!err)
-		return;
-	memset(err, 0, sizeof(*err));
-	fmt_string(err->file, sizeof(err->file), "%s", name);
-	err->line = line;
-	err->col = col;
-	fmt_string(err->msg, sizeof(err->msg), "%s", msg);
-}
-
-int conf_fail(struct parser *p, int col, const char *fmt, ...)
-{
-	char msg[sizeof(p->err->msg)];
-	va_list ap;
-
-	va_start(ap, fmt);
-	fmt_vstring(msg, sizeof(msg), fmt, ap);
-	va_end(ap);
-	set_error(p->err, p->pol->file[p->file].path, p->line, col, msg);
-	return -EINVAL;
-}
+/* ---- places ---- */
 
 static uint32_t here(const struct parser *p)
 {
@@ -67,175 +34,7 @@ static int fail_again(struct parser *p, const char *what, uint32_t at)
 			 policy_at_path(p->pol, at), policy_at_line(at));
 }
 
-/* Names the wrong word, what would be right, and the likely one. */
-static int fail_word(struct parser *p, const struct word *w, const char *what, const char *remedy,
-		     const char *const *list, size_t n)
-{
-	const char *guess = suggest_word(w->s, w->len, list, n);
-	char q[200];
-
-	quote_word(w->s, w->len, q, sizeof(q));
-	if (guess)
-		return conf_fail(p, w->col, "%s %s; did you mean '%s'? (%s)", q, what, guess,
-				 remedy);
-	return conf_fail(p, w->col, "%s %s; %s", q, what, remedy);
-}
-
-int conf_missing(struct parser *p, const char *what, const char *form)
-{
-	const struct word *w = &p->w[p->nw - 1];
-
-	return conf_fail(p, w->col + (int)w->len, "%s is missing; write %s", what, form);
-}
-
-int conf_words(struct parser *p, int max, const char *form)
-{
-	const struct word *w;
-	char q[200];
-
-	if (p->nw <= max)
-		return 0;
-	w = &p->w[max];
-	return conf_fail(p, w->col, "%s is one word too many; write %s",
-			 quote_word(w->s, w->len, q, sizeof(q)), form);
-}
-
 /* ---- tunables ---- */
-
-static const struct unit {
-	enum conf_type type;
-	const char *suffix;
-	uint64_t factor;
-} units[] = {	/* the largest of each type last, see conf_value_text */
-	{ CONF_T_size, "", 1 }, { CONF_T_size, "K", 1024 }, { CONF_T_size, "M", 1 << 20 },
-		{ CONF_T_size, "G", 1 << 30 },
-	{ CONF_T_time, "", 1 }, { CONF_T_time, "us", 1 }, { CONF_T_time, "ms", 1000 },
-		{ CONF_T_time, "s", 1000000 },
-	{ CONF_T_count, "", 1 },
-};
-#define UNITS (sizeof(units) / sizeof(units[0]))
-
-static enum conf_type unit_type(enum conf_type type)
-{
-	return type == CONF_T_pow2 ? CONF_T_size : type;
-}
-
-static const char *const gpu_paths[] = { "off", "eager", "lazy" };
-static const char *const aliases[] = { "any", "none" };
-
-const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
-{
-	const struct unit *best = NULL;
-	size_t i;
-
-	if (type == CONF_T_bool) {
-		fmt_string(buf, len, "%s", value ? "on" : "off");
-		return buf;
-	}
-	if (type == CONF_T_gpu || type == CONF_T_alias) {
-		fmt_string(buf, len, "%s",
-			   type == CONF_T_gpu ? gpu_paths[value < 3 ? value : 0]
-					      : aliases[value < 2 ? value : 0]);
-		return buf;
-	}
-	for (i = 0; i < UNITS; i++)
-		if (units[i].type == unit_type(type) &&
-		    (!best || (value && value % units[i].factor == 0)))
-			best = &units[i];
-	fmt_string(buf, len, "%lu%s", value / best->factor, value ? best->suffix : "");
-	return buf;
-}
-
-static const char *unit_help(enum conf_type type)
-{
-	switch (unit_type(type)) {
-	case CONF_T_size: return "write bytes as a whole number, or with K, M or G, such as 64K";
-	case CONF_T_time: return "write a whole number with us, ms or s, such as 50us";
-	default:	  return "write a whole number without a unit";
-	}
-}
-
-static bool one_of(const struct word *w, const char *const *words, unsigned n, uint64_t *ret)
-{
-	for (*ret = 0; *ret < n; ++*ret)
-		if (word_is(w->s, w->len, words[*ret]))
-			return true;
-	return false;
-}
-
-/* The next ones to either side that are in range. */
-static int not_a_power(struct parser *p, const struct conf_row *row, const struct word *w,
-		       uint64_t value)
-{
-	uint64_t below = row->max, above;
-	char q[200], a[32], b[32];
-
-	while (below > value)
-		below /= 2;
-	above = below * 2;
-	if (above > row->max)
-		above = below;
-	return conf_fail(
-		p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name,
-		quote_word(w->s, w->len, q, sizeof(q)),
-		conf_value_text(row->type, below >= row->min ? below : above, a, sizeof(a)),
-		conf_value_text(row->type, above, b, sizeof(b)));
-}
-
-#define RDMA_MTU_LEAST 256	/* enum ibv_mtu, <infiniband/verbs.h> */
-
-static int parse_value(struct parser *p, const struct conf_row *row, const struct word *w,
-		       uint64_t *ret)
-{
-	const char *suffix;
-	char q[200], a[32], b[32];
-	size_t n, i, rest;
-	bool over;
-
-	quote_word(w->s, w->len, q, sizeof(q));
-	if (row->type == CONF_T_bool) {
-		*ret = word_is(w->s, w->len, "on");
-		return *ret || word_is(w->s, w->len, "off")
-			       ? 0
-			       : conf_fail(p, w->col,
-					   "%s: %s is neither on nor off; write %s on or %s off",
-					   row->name, q, row->name, row->name);
-	}
-	if (row->type == CONF_T_gpu)
-		return one_of(w, gpu_paths, 3, ret)
-			       ? 0
-			       : fail_word(p, w, "is not a GPU path",
-					   "write device off, device eager or device lazy",
-					   gpu_paths, 3);
-	if (row->type == CONF_T_alias)
-		return one_of(w, aliases, 2, ret)
-			       ? 0
-			       : fail_word(p, w, "is neither any nor none",
-					   "write alias any or alias none", aliases, 2);
-	n = parse_digits(w->s, w->len, ret, &over);
-	if (!n)
-		return conf_fail(p, w->col, "%s: %s is not a number; %s", row->name, q,
-				 unit_help(row->type));
-	suffix = w->s + n;
-	rest = w->len - n;
-	for (i = 0; i < UNITS; i++)
-		if (units[i].type == unit_type(row->type) && word_is(suffix, rest, units[i].suffix))
-			break;
-	if (i == UNITS)
-		return conf_fail(p, w->col + (int)n, "%s: %s is not a unit here; %s", row->name,
-			    quote_word(suffix, rest, q, sizeof(q)), unit_help(row->type));
-	if (over || __builtin_mul_overflow(*ret, units[i].factor, ret) || *ret < row->min ||
-	    *ret > row->max)
-		return conf_fail(p, w->col, "%s: %s is out of range; write %s to %s", row->name, q,
-			    conf_value_text(row->type, row->min, a, sizeof(a)),
-			    conf_value_text(row->type, row->max, b, sizeof(b)));
-	if (row == &conf_rows[CONF_rdma_mtu] && *ret && *ret < RDMA_MTU_LEAST)
-		return conf_fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K",
-				 row->name, q);
-	if (row->type == CONF_T_pow2 && (*ret & (*ret - 1)))
-		return not_a_power(p, row, w, *ret);
-	return 0;
-}
 
 /* What holds for the whole process must not look as if it belonged to a section. */
 static int check_global(struct parser *p)
@@ -268,7 +67,7 @@ static int parse_tunable(struct parser *p, enum conf_key key)
 	if (!rc && p->pol->set_at[key])
 		rc = fail_again(p, row->name, p->pol->set_at[key]);
 	if (!rc)
-		rc = parse_value(p, row, &p->w[1], &v);
+		rc = conf_parse_value(p, row, &p->w[1], &v);
 	if (rc)
 		return rc;
 	memcpy((char *)&p->pol->tun + row->offset, &v, sizeof(v));
@@ -293,7 +92,7 @@ static int parse_mode(struct parser *p)
 	if (rc)
 		return rc;
 	if (!word_is(w->s, w->len, "on") && !word_is(w->s, w->len, "off"))
-		return fail_word(p, w, "is not a mode", "write mode on or mode off", words, 2);
+		return conf_fail_word(p, w, "is not a mode", "write mode on or mode off", words, 2);
 	p->pol->mode_on = word_is(w->s, w->len, "on");
 	p->pol->mode_at = here(p);
 	return 0;
@@ -378,8 +177,8 @@ static int parse_use_path(struct parser *p, struct rule *r)
 						     1u << PATH_TCP | 1u << i;
 			return 0;
 		}
-	return fail_word(p, w, "is not a path", "write tcp, shm, rdma or any", path_words,
-			 PATH_KINDS + 1);
+	return conf_fail_word(p, w, "is not a path", "write tcp, shm, rdma or any", path_words,
+			      PATH_KINDS + 1);
 }
 
 static int parse_use_role(struct parser *p, struct rule *r)
@@ -392,7 +191,7 @@ static int parse_use_role(struct parser *p, struct rule *r)
 	r->server = both || word_is(w->s, w->len, "server");
 	if (r->client || r->server)
 		return 0;
-	return fail_word(p, w, "is not a role", "write client, server or both", words, 3);
+	return conf_fail_word(p, w, "is not a role", "write client, server or both", words, 3);
 }
 
 static int parse_use(struct parser *p)
@@ -586,10 +385,11 @@ static int unknown_statement(struct parser *p)
 	if (eq && eq > w.s)
 		return conf_fail(p, w.col + (int)(eq - w.s),
 				 "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key",
-			 "known are mode, program, use, include, key_file, rdma_networks, "
-			 "rdma_via, discovery_dir, peer_users and the tunables of rdmashim.conf(5)",
-			 all, STATEMENTS + CONF_KEYS);
+	return conf_fail_word(p, &w, "is not a key",
+			      "known are mode, program, use, include, key_file, rdma_networks, "
+			      "rdma_via, discovery_dir, peer_users and the tunables of "
+			      "rdmashim.conf(5)",
+			      all, STATEMENTS + CONF_KEYS);
 }
 
 /* An old name becomes the new one. Where it stood is kept, for who tells of it. */
@@ -681,8 +481,8 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 	include_depends(&p, path);
 	p.pol = calloc(1, sizeof(*p.pol));
 	if (!p.pol) {
-		set_error(err, path, 0, 0,
-			  "no memory for the policy; free some and read the file again");
+		conf_set_error(err, path, 0, 0,
+			       "no memory for the policy; free some and read the file again");
 		goto out;
 	}
 	p.pol->mode_on = true;
@@ -693,9 +493,9 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 		goto out;
 	}
 	rc = n == -EFBIG ? -EINVAL : (int)n;
-	set_error(err, path, 0, 0,
-		  n == -EFBIG ? "the file is longer than 1 MiB; shorten it"
-			      : source_remedy(n, p.why));
+	conf_set_error(err, path, 0, 0,
+		       n == -EFBIG ? "the file is longer than 1 MiB; shorten it"
+				   : source_remedy(n, p.why));
 out:
 	if (rc)
 		policy_free(p.pol);
