@@ -1,32 +1,21 @@
 /*
- * stat.c - the writer's side of the counter file: making it, rows, what fork does to it.
+ * stat.c - the writer's side of the counter file: opening it, rows, what fork does to it.
  *
  * Who may call: any thread, signal handlers included, after stat_open(); stat_open() and
  * stat_after_fork() only one thread at a time. No locks and no malloc: the rows' free list is a
  * stack of indices with a tag against ABA, private to the process, so that what another process
  * writes into the file can spoil the numbers shown but not an index used here.
  *
- * The file is opened, sized and closed by syscall(2): the libc names are the library's wrappers. A
- * full /dev/shm would be SIGBUS at the first touch of a page, so pages are populated (and
- * that can fail politely) before anything is written to them.
+ * stat_file.c makes the file. Pages are populated before anything is written to them, too.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "procstat.h"
-#include "raw.h"
 #include "stat_int.h"
-#include "trust.h"
-#include "version.h"
 #include "words.h"
 #include "hold.h"
 
@@ -44,10 +33,6 @@ _Static_assert(STAT_COUNTERS <= 64,
 
 #define POPULATE_ROWS 64u	/* rows whose pages are made at once */
 #define POPULATE_EXTRAS 16u
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* Before stat_open() and when it failed to map anything: counts, but nobody can read them. */
 static struct stat_header no_header;
@@ -104,134 +89,7 @@ static int row_index(const struct stat_row *row)
 	return (int)((at - base) / sizeof(*row));
 }
 
-/* Field 22 of /proc/self/stat, 0 if it cannot be read. */
-static uint64_t own_start_time(void)
-{
-	char buf[1024];
-	struct proc_stat st;
-	int n = trust_proc() ? raw_read_file("/proc/self/stat", buf, sizeof(buf)) : -EPERM;
-
-	return n > 0 && proc_stat_parse(buf, (size_t)n, &st) ? st.start : 0;
-}
-
-static uint64_t own_pid_ns(void)
-{
-	struct stat st;
-
-	return trust_proc() && !syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) ?
-	       st.st_ino : 0;
-}
-
-/* ---- making the file ---- */
-
-/* A file of our pid that is already there is from a dead process, or from this one before exec. */
-static int create_file(int dir, const char *name, const struct stat_header *me)
-{
-	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	int fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
-
-	if (fd == -EEXIST) {
-		stat_sweep_number(dir, me);
-		syscall(SYS_unlinkat, dir, name, 0);
-		fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
-	}
-	return fd;
-}
-
-/* Makes the pages of [from, to) exist. Kernels before 5.14 don't know how; then they are taken
- * on trust. */
-static bool populate(struct stat_header *h, size_t from, size_t to)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
-		  start = ((uintptr_t)h + from) & ~(page - 1);
-	int saved = errno, rc;
-
-	rc = madvise((void *)start, (uintptr_t)h + to - start, MADV_POPULATE_WRITE) < 0 ? -errno
-											: 0;
-	errno = saved;
-	return !rc || rc == -EINVAL;
-}
-
-/* me: who we are; of the header only what does not change. */
-static int map_file(const struct stat_header *me, struct stat_header **ret)
-{
-	char name[16], path[PATH_MAX];
-	int dir = stat_dir_open(me->uid, true, path, sizeof(path)), fd, rc = 0;
-	struct rlimit lim;
-	void *m;
-
-	if (dir < 0)
-		return dir;
-	fmt_string(name, sizeof(name), "%u", me->pid);
-	/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
-	fd = getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < STAT_FILE_SIZE
-		     ? -EFBIG
-		     : create_file(dir, name, me);
-	if (fd < 0) {
-		rc = fd;
-		goto out_dir;
-	}
-	rc = raw(syscall(SYS_ftruncate, fd, STAT_FILE_SIZE));
-	if (rc)
-		goto out;
-	m = mmap(NULL, STAT_FILE_SIZE, PROT_NONE, MAP_SHARED, fd, 0);
-	if (m == MAP_FAILED) {
-		rc = -errno;
-		goto out;
-	}
-	/* Where the program has locked its future (mlockall(2)), all pages would be made as soon
-	 * as they may be touched. */
-	rc = raw(syscall(SYS_munlock, m, STAT_FILE_SIZE));
-	if (!rc)
-		rc = raw(syscall(SYS_mprotect, m, STAT_FILE_SIZE, PROT_READ | PROT_WRITE));
-	if (rc) {
-		munmap(m, STAT_FILE_SIZE);
-		goto out;
-	}
-	if (!populate(m, 0, sizeof(struct stat_header)) ||
-	    !populate(m, STAT_CALLS_AT, STAT_CALLS_AT + sizeof(((struct stat_calls *)0)->name)) ||
-	    !populate(m, STAT_MOVES_AT, STAT_MOVES_AT + sizeof(struct stat_move_calls))) {
-		munmap(m, STAT_FILE_SIZE);
-		rc = -ENOSPC;
-		goto out;
-	}
-	stat_sweep(dir, me);
-	*ret = m;
-out:
-	if (rc)
-		syscall(SYS_unlinkat, dir, name, 0);
-	syscall(SYS_close, fd);
-out_dir:
-	syscall(SYS_close, dir);
-	return rc;
-}
-
-static int map_anonymous(struct stat_header **ret)
-{
-	void *m = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (m == MAP_FAILED)
-		return -errno;
-	*ret = m;
-	return 0;
-}
-
-/* All but the magic. */
-static void fill_header(struct stat_header *h, const char *program, const char *policy_file)
-{
-	h->version = STAT_VERSION;
-	h->header_size = sizeof(struct stat_header);
-	h->row_size = sizeof(struct stat_row);
-	h->rows = STAT_ROWS;
-	h->pid = (uint32_t)syscall(SYS_getpid);
-	h->uid = (uint32_t)syscall(SYS_geteuid);
-	h->start_time = own_start_time();
-	h->pid_ns = own_pid_ns();
-	fmt_string(h->program, sizeof(h->program), "%s", program ? program : "");
-	fmt_string(h->build, sizeof(h->build), "%s", rdmashim_version);
-	fmt_string(h->policy_file, sizeof(h->policy_file), "%s", policy_file ? policy_file : "");
-}
+/* ---- opening it, and fork ---- */
 
 static void move_counts(_Atomic uint64_t *from, _Atomic uint64_t *to, int n)
 {
@@ -256,11 +114,11 @@ int stat_open(const char *program, const char *policy_file)
 
 	if (stat_self() != &no_header)
 		return 0;
-	fill_header(&me, program, policy_file);
+	stat_fill_header(&me, program, policy_file);
 	fd_hold(true);
-	rc = map_file(&me, &h);
+	rc = stat_map_file(&me, &h);
 	fd_hold(false);
-	if (rc && map_anonymous(&h)) {
+	if (rc && stat_map_anonymous(&h)) {
 		errno = saved;
 		return rc;
 	}
@@ -376,8 +234,8 @@ static bool make_ready(struct stat_header *h, uint32_t i)
 
 	while (i >= ready) {
 		to = ready + POPULATE_ROWS < STAT_ROWS ? ready + POPULATE_ROWS : STAT_ROWS;
-		if (!populate(h, sizeof(*h) + ready * sizeof(struct stat_row),
-			      sizeof(*h) + to * sizeof(struct stat_row)))
+		if (!stat_populate(h, sizeof(*h) + ready * sizeof(struct stat_row),
+				   sizeof(*h) + to * sizeof(struct stat_row)))
 			return false;
 		if (atomic_compare_exchange_strong(&rows_ready, &ready, to))
 			ready = to;
@@ -394,7 +252,7 @@ static void make_extra(struct stat_header *h, uint32_t i, size_t at, size_t size
 
 	while (i >= ready) {
 		to = ready + POPULATE_EXTRAS < STAT_ROWS ? ready + POPULATE_EXTRAS : STAT_ROWS;
-		if (!populate(h, at + ready * size, at + to * size))
+		if (!stat_populate(h, at + ready * size, at + to * size))
 			return;
 		if (atomic_compare_exchange_strong(is_ready, &ready, to))
 			ready = to;
@@ -664,7 +522,8 @@ void stat_calls_take(void)
 	if (h == &no_header || stat_my_calls != &stat_no_calls)
 		return;
 	b = &calls_of(h)->block[take_block()];
-	if (populate(h, (size_t)((char *)b - (char *)h), (size_t)((char *)(b + 1) - (char *)h)))
+	if (stat_populate(h, (size_t)((char *)b - (char *)h),
+			  (size_t)((char *)(b + 1) - (char *)h)))
 		stat_my_calls = b;
 	errno = saved;
 }
@@ -677,7 +536,7 @@ struct stat_call_site *stat_call_site_add(bool rx, const char *where)
 	size_t at = STAT_SITES_AT + sites_next * sizeof(struct stat_call_site);
 	struct stat_call_site *s = (struct stat_call_site *)((char *)h + at);
 
-	if (h == &no_header || sites_next == STAT_SITES || !populate(h, at, at + sizeof *s))
+	if (h == &no_header || sites_next == STAT_SITES || !stat_populate(h, at, at + sizeof *s))
 		return &no_site;
 	sites_next++;
 	s->rx = rx;
@@ -697,8 +556,8 @@ struct stat_link *stat_link_begin(unsigned n)
 	struct stat_link *l;
 
 	if (h == &no_header || n >= STAT_LINKS ||
-	    !populate(h, STAT_LINKS_AT, STAT_LINKS_AT + sizeof(all->used)) ||
-	    !populate(h, at, at + sizeof(*l)))
+	    !stat_populate(h, STAT_LINKS_AT, STAT_LINKS_AT + sizeof(all->used)) ||
+	    !stat_populate(h, at, at + sizeof(*l)))
 		return &no_link;
 	l = &all->link[n];
 	atomic_store_explicit(&l->state, 1, memory_order_relaxed);

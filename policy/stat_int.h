@@ -18,6 +18,15 @@
  * start_time how many; rows, sites and links are empty. */
 #define STAT_ENDED "ended."
 
+/* ---- stat_file.c: making it; 0 or -errno ---- */
+/* All but the magic: who we are. */
+void stat_fill_header(struct stat_header *h, const char *program, const char *policy_file);
+/* A file of its own for `me`, mapped; within fd_hold(). */
+int stat_map_file(const struct stat_header *me, struct stat_header **ret);
+int stat_map_anonymous(struct stat_header **ret);	/* the same that nobody can read */
+/* Makes the pages of [from, to) exist; false: they cannot be written. */
+bool stat_populate(struct stat_header *h, size_t from, size_t to);
+
 /* ---- stat_ended.c; within fd_hold(), where RLIMIT_FSIZE permits a counter file ---- */
 /* The user's own directory, just opened: if there are many files of ended processes, some are added
  * up. `self`: of the process's own file, which is there already. */
