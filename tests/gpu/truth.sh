@@ -28,9 +28,9 @@ for how in linked dlsym address address1 thread; do
 		fail "the GPU path was not used: $(grep -h 'GPU path' "$TMP/shim.$MODE" |
 		tail -n 3)"
 done
-FAR=same GPU path linked 120 $((RANDOM + 1))
+FAR=same lane linked 120 $((RANDOM + 1))
 ((DEV > 0 && D2D > 0)) || fail "the GPU path was not used"
-FAR=plain GPU path linked 60 $((RANDOM + 1))
+FAR=plain lane linked 60 $((RANDOM + 1))
 ((DEV == 0)) || fail "who has no device read from one"
 policy "${lines[@]}" "force_cut_every 3ms"
 lane address 100 $((RANDOM + 1))

@@ -274,11 +274,11 @@ static void take_line(struct answers *a, char *line)
 		if (strcmp(bad, "-") && !a->bad[0])
 			snprintf(a->bad, sizeof(a->bad), "%s", bad);
 	} else if (gpu_path &&
-		   (!strncmp(gpu_path, "GPU path on", 14) ||
-		    !strncmp(gpu_path, "GPU path off", 15)) &&
+		   (!strncmp(gpu_path, "GPU path on", 11) ||
+		    !strncmp(gpu_path, "GPU path off", 12)) &&
 		   !a->gpu_path[0]) {
 		snprintf(a->gpu_path, sizeof(a->gpu_path), "%.*s", (int)sizeof(a->gpu_path) - 1,
-			 gpu_path + 12);
+			 gpu_path + 9);
 	}
 }
 
