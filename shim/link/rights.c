@@ -232,6 +232,11 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 	fd_number_unlock();
 	if (!n)
 		return r;
+	if (r < 0 && !many) {	/* it is in the queue still, and so is what it passes */
+		rights_done(*ret_fd);
+		*ret_fd = -1;
+		return r;
+	}
 	if (many)
 		has_crammed(sock);
 	if (many || !known) {
