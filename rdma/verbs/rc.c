@@ -13,6 +13,7 @@
 #define FLOW        4
 /* of a large ring: a reader that is slow tells less, but at least so often */
 #define CREDIT_NS   20000000
+#define TOLD_BYTES  (64 << 10)	/* one that writes so much is told of: progress is seen by it */
 #define RTT_EACH    1024	/* records, and one of them is timed */
 #define RTT_KEEP    8		/* times of which the shortest is taken */
 
@@ -152,9 +153,12 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
 	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1,
 				      .opcode = IBV_WR_SEND };
+	if (sp->to - sp->from >= TOLD_BYTES)
+		rc->unsignalled = SIGNAL_EACH;
 	wr[n].send_flags = (unsigned)signalled(rc, n + 1) |
 			   (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
-	if (rec->slot != RC_NO_SLOT)
+	/* Of those that only acknowledge many are never acknowledged by one who sleeps. */
+	if (rec->slot != RC_NO_SLOT || under_way(rc) >= RC_RECVS / 4)
 		wr[n].send_flags |= IBV_SEND_SOLICITED;
 	if (!n)
 		wr[n].send_flags |= (unsigned)time_it(rc);

@@ -22,7 +22,13 @@ enum rc_looks rc_look(struct rc *rc)
 {
 	enum rc_looks r = RC_BUSY;
 
+	take(&rc->post);
+	rc->timed = 0;		/* what this look would find is not how long it took */
+	give(&rc->post);
 	rc_poll(rc);
+	if (!try(&rc->poll))	/* a thread is at it, and perhaps off its CPU: nothing is known */
+		return RC_BUSY;
+	give(&rc->poll);
 	take(&rc->post);
 	if (rc->posted == rc->done || is_dead(rc)) {
 		atomic_store(&rc->busy, false);

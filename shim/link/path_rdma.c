@@ -181,6 +181,7 @@ static void dead(struct link *l)
 #define RTTS       20
 #define STALL_MOST 10000000u
 #define CALM_US    60000000u
+#define IWARP_US   1000000u	/* a completion waits for the device's TCP, which sends again late */
 
 static unsigned stalls;			/* in a row */
 static uint64_t stalled_us;		/* when the last was */
@@ -190,6 +191,8 @@ static uint64_t patience(const struct link *l, uint64_t now)
 	uint64_t least = shim_tunables()->rdma_stall, us = least;
 	uint64_t rtts = RTTS * (uint64_t)atomic_load(&l->stat->rtt) / 1000;
 
+	if (l->stat->kind == STAT_LINK_IWARP && us < IWARP_US)
+		us = IWARP_US;
 	if (stalls && now - stalled_us > CALM_US)
 		stalls = 0;
 	us = (us > rtts ? us : rtts) << stalls;
