@@ -73,24 +73,12 @@ static _Atomic uint64_t pinned;
 
 uint64_t rc_pinned(void) { return atomic_load(&pinned); }
 
-/* A card may write to the memory in any order: a completion tells of a record, and comes after all
- * that was sent before that. A device or kernel that does not know the flag goes without. */
-static struct ibv_mr *reg_relaxed(struct rc *rc, void *p, size_t n, int access)
-{
-	struct ibv_mr *mr = NULL;
-
-	if (verbs.ibv_reg_mr_iova2)
-		mr = verbs.ibv_reg_mr_iova2(rc->pd, p, n, (uintptr_t)p,
-					    (unsigned)access | IBV_ACCESS_RELAXED_ORDERING);
-	return mr ? mr : verbs.ibv_reg_mr(rc->pd, p, n, access);
-}
-
 static struct ibv_mr *reg(struct rc *rc, void *p, size_t n, int access)
 {
 	struct ibv_mr *mr = NULL;
 
 	if (atomic_fetch_add(&pinned, n) + n <= rc->conf.budget || !rc->conf.budget)
-		mr = reg_relaxed(rc, p, n, access);
+		mr = verbs.ibv_reg_mr(rc->pd, p, n, access);
 	else
 		errno = ENOMEM;
 	if (mr)

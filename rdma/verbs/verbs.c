@@ -69,7 +69,6 @@ static int load(void)
 		*(void **)((char *)&verbs + rows[i].at) = f;
 	}
 	*(void **)&verbs.ibv_reg_dmabuf_mr = dlsym(ib, "ibv_reg_dmabuf_mr");
-	*(void **)&verbs.ibv_reg_mr_iova2 = dlsym(ib, "ibv_reg_mr_iova2");
 	if (!fork_safe(dlsym(ib, "ibv_fork_init"), dlsym(ib, "ibv_is_fork_initialized")))
 		return -ENOTSUP;
 	verbs.poll_cq = inline_poll_cq;

@@ -19,7 +19,6 @@
 
 #undef ibv_reg_mr	/* macros that pick a variant; the plain symbols serve us */
 #undef ibv_query_port
-#undef ibv_reg_mr_iova2
 
 /* VERB(library, return type, name, (parameters)) */
 #define VERBS_TABLE(VERB) \
@@ -73,7 +72,6 @@ struct verbs {
 	/* NULL before rdma-core 34 */
 	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 	/* NULL before rdma-core 28 */
-	struct ibv_mr *(*ibv_reg_mr_iova2)(struct ibv_pd *, void *, size_t, uint64_t, unsigned);
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int (*req_notify_cq)(struct ibv_cq *, int);
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);

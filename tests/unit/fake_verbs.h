@@ -187,21 +187,6 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int acce
 	return &e->mr[i].mr;
 }
 
-static unsigned fake_relaxed;	/* regions that were asked for so */
-static bool fake_not_relaxed;	/* a kernel that does not know it */
-
-__attribute__((unused)) static struct ibv_mr *fake_reg_mr_iova2(struct ibv_pd *pd, void *p,
-								size_t n, uint64_t iova,
-								unsigned access)
-{
-	assert(iova == (uintptr_t)p);
-	errno = EINVAL;
-	if (fake_not_relaxed)
-		return NULL;
-	fake_relaxed += access & IBV_ACCESS_RELAXED_ORDERING ? 1 : 0;
-	return fake_reg_mr(pd, p, n, (int)access & ~IBV_ACCESS_RELAXED_ORDERING);
-}
-
 static int fake_dmabuf = -1;	/* descriptor that is one */
 
 __attribute__((unused)) static struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t off,

@@ -140,7 +140,6 @@ enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 		ROW(ibv_ack_cq_events, CANNOT_FAIL) \
 	ROW(ibv_get_device_name, CANNOT_FAIL) ROW(rdma_get_src_port, CANNOT_FAIL) \
 		ROW(rdma_event_str, CANNOT_FAIL) \
-	ROW(ibv_reg_mr_iova2, GIVES_NULL) /* then it is ibv_reg_mr(), unit/test_rc */ \
 	ROW(ibv_reg_dmabuf_mr, GIVES_NULL) /* of device memory only; \
 	then it is ibv_reg_mr() */ ROW(ibv_query_qp, CANNOT_FAIL) /* for the log */
 
