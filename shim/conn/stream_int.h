@@ -218,8 +218,8 @@ bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, 
  * which to look again. Takes rcv.lock. */
 uint64_t stream_end_under_way(struct stream *s);
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
-/* A rewind is under way, or a cut that only the sender has made; when it ends there is something to
- * read, or room. Lock of that half held. */
+/* A rewind is under way; when it ends there is something to read, or room. Lock of that half
+ * held. */
 bool stream_rx_coming(struct stream *s);
 /* A rewind has sent bytes again, and the kernel does not have all of them yet. */
 bool stream_rx_resent(struct stream *s);
@@ -344,11 +344,6 @@ static inline bool stream_owes_any(struct stream *s, bool resent)
 	return stream_owes(s, 0, resent) ||
 	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rcv.eof);
 }
-/* A read has taken all that there is, and more was sent before, which it would have found on
- * TCP. */
-bool stream_owes_more(struct stream *s, bool resent);
-/* The same of a peek, or of FIONREAD: the sender has cut over, its CUT is on the way. */
-bool stream_owes_cut(struct stream *s);
 static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 {
 	s->rcv.peeked = s->rcv.resent_to = 0;

@@ -10,9 +10,6 @@
  * here, whoever finds nothing waits as well. The same if a waiter was told of a large block that
  * its sender offers, and the call that follows has no room for it: then it comes by the ring.
  *
- * And TCP gives all that it has. So a read that wants more than it finds waits for what a cut or
- * a rewind moves at that moment: it would find that, too, if it had gone by TCP.
- *
  * Lock: rcv.lock, taken where it says so. Nobody sleeps holding it.
  */
 #include <linux/sockios.h>
@@ -154,21 +151,6 @@ static uint64_t sent_to(struct stream *s, bool resent)
 									   : s->rcv.cut.rd + cut;
 }
 
-bool stream_owes_more(struct stream *s, bool resent)
-{
-	if (stream_owes(s, 0, resent))
-		return true;
-	if (atomic_load(&s->peer_gone) || s->rcv.eof ||
-	    atomic_load_explicit(&s->rcv.late_epoch, memory_order_relaxed) == s->rcv.cut.epoch)
-		return false;
-	return stream_rx_coming(s) || (resent && sent_to(s, true) > s->rcv.cut.rd);
-}
-
-bool stream_owes_cut(struct stream *s)
-{
-	return s->rcv.cut.state == CUT_RX_A && stream_owes_more(s, false);
-}
-
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
  * as for stream_owes(). rcv.lock held. */
 static int64_t unread(struct stream *s, int fd, bool resent)
@@ -179,7 +161,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 
 	if (stream_final_seen(s))
 		stream_show_end(s, s->rcv.end_at);
-	if (!ring && s->rcv.peeked <= s->rcv.cut.rd && !resent && !stream_rx_coming(s))
+	if (!ring && s->rcv.peeked <= s->rcv.cut.rd && !resent)
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rcv.cut))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
@@ -221,7 +203,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		}
 		resent = stream_rx_resent(s);
 		n = unread(s, fd, resent);
-		owed = n ? stream_owes_cut(s) : stream_owes_any(s, resent);
+		owed = !n && stream_owes_any(s, resent);
 		if (n > 0)
 			stream_show(s, (uint64_t)n);
 		lock_give(&s->rcv.lock);

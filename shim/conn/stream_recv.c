@@ -504,14 +504,13 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
 		owed = false;
-		some = peek && r > 0 && !stream_owes_cut(s);
-		if (some)
-			owed = c.left && !call.switched_path && stream_owes(s, (uint64_t)r, resent);
-		else if (r > 0)
-			owed = c.left && !call.switched_path && stream_owes_more(s, resent);
+		some = peek && r > 0;
+		if (r > 0)
+			owed = c.left && !call.switched_path &&
+			       stream_owes(s, peek ? (uint64_t)r : 0, resent);
 		else if (r == -EAGAIN && (nonblock || done || shut))
 			owed = c.left && !call.switched_path &&
-			       (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
+			       (done ? stream_owes(s, 0, resent) : stream_owes_any(s, resent));
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
 			 asks_again(s, r);
 		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.switched_path &&

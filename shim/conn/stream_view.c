@@ -40,22 +40,8 @@ static bool roomy(const struct ring_tx *r)
 
 bool stream_rx_coming(struct stream *s)
 {
-	uint8_t state = s->rcv.cut.state;
-	struct ring_shared *sh;
-	uint64_t wr;
-
-	if ((state != CUT_RX_F && state != CUT_RX_A) || !atomic_load(&s->link))
-		return false;
-	sh = s->rcv.ring.sh;
-	if (state == CUT_RX_F && s->rcv.cut.was_cut)
-		return atomic_load_explicit(&sh->wr, memory_order_acquire) > s->rcv.cut.rd;
-	/* The sender's header is there before its CUT, which may come when the receiver has
-	 * frozen. */
-	if (atomic_load_explicit(&sh->epoch, memory_order_acquire) !=
-	    s->rcv.cut.epoch - (state == CUT_RX_F))
-		return false;
-	wr = atomic_load_explicit(&sh->wr, memory_order_acquire);
-	return wr > s->rcv.cut.rd && wr > atomic_load_explicit(&sh->cut, memory_order_relaxed);
+	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut &&
+	       atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) > s->rcv.cut.rd;
 }
 
 bool stream_rx_resent(struct stream *s)
@@ -165,7 +151,7 @@ static struct stream_view view_once(struct stream *s)
 	 * moment later. */
 	if (promised(s, final))
 		v.coming |= EPOLLIN;
-	v.cut |= rx == CUT_RX_F && stream_rx_coming(s);
+	v.cut |= stream_rx_coming(s);
 	/* One look at the state for all of this: it may be TCP's by now, which has not been
 	 * asked. */
 	if (tx_coming(s, tx))

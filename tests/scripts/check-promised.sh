@@ -10,7 +10,6 @@ bad=0
 table='stream_rx_coming stream_int.h declared
 stream_rx_coming stream_view.c the function; and who polls is off TCP
 stream_rx_coming stream_close.c unread input, which makes a close() a reset
-stream_rx_coming stream_peeked.c what was sent and a read, or a count, waits for
 stream_rx_resent stream_int.h declared
 stream_rx_resent stream_view.c the function; and is it on TCP
 stream_rx_resent stream_close.c unread input
