@@ -181,7 +181,7 @@ static void dead(struct link *l)
 #define RTTS       20
 #define STALL_MOST 10000000u
 #define CALM_US    60000000u
-#define IWARP_US   1000000u	/* a completion waits for the device's TCP, which sends again late */
+#define IWARP_US   1000000u	/* a completion waits for the device's own TCP */
 
 static unsigned stalls;			/* in a row */
 static uint64_t stalled_us;		/* when the last was */
