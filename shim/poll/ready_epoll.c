@@ -754,7 +754,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 	if (fdtab_epoll(epfd) != e)	/* it was closed before `gen` was looked at */
 		return -EBADF;
 	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))
-		ready_inherited(e);
+		ready_inherited_all(e);
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;
 	b.blocked = mask && deadline_ns ? signals_block(mask) : 0;
 	mark = signals_mark();

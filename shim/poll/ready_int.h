@@ -166,6 +166,7 @@ extern _Atomic int ready_no_parking;			/* how many want that nothing is parked:
 /* Before the first wait in an instance that a fork brought: its streams fall back, and the
  * kernel is asked again for what the application wants. Takes locks, may sleep. */
 void ready_inherited(struct epoll *e);
+void ready_inherited_all(struct epoll *e);	/* and of those in it. No lock held */
 /* The fork handlers' other two parts: prepare takes every instance's lock. */
 void ready_fork_prepare(void);
 void ready_fork_parent(void);

@@ -186,6 +186,19 @@ static bool nth_inner(struct epoll *e, uint32_t gen, unsigned nth, struct inner 
 	return it != NULL;
 }
 
+/* Those inside first: a stream in one of them is waited for by that wait, too. */
+static void inherited(struct epoll *e, uint32_t gen, int depth)
+{
+	struct inner in;
+
+	for (unsigned i = 0; depth && nth_inner(e, gen, i, &in); i++)
+		inherited(in.e, in.gen, depth - 1);
+	if (atomic_load(&e->inherited))
+		ready_inherited(e);
+}
+
+void ready_inherited_all(struct epoll *e) { inherited(e, atomic_load(&e->gen), DEPTH_MOST); }
+
 static bool proved(struct epoll *e, uint32_t gen, int depth);
 
 /* Is there something in one that is registered in it? Whether it is told there the kernel knows. */
@@ -315,7 +328,7 @@ void ready_watch(struct epoll *e, bool level)
 	if (atomic_load(&e->level) && !atomic_load(&e->inherited))
 		return;		/* what there is the kernel knows already */
 	if (atomic_load(&e->inherited))
-		ready_inherited(e);
+		ready_inherited_all(e);
 	lock_take(&e->lock);
 	if (atomic_load(&e->gen) != gen || e->foreign) {
 		lock_give(&e->lock);
@@ -380,7 +393,7 @@ void ready_foreign(struct epoll *e)
 	struct bell *gone = NULL;
 
 	if (atomic_load(&e->inherited))
-		ready_inherited(e);
+		ready_inherited_all(e);
 	lock_take(&e->lock);
 	if (e->foreign) {
 		lock_give(&e->lock);
