@@ -15,20 +15,7 @@ unshare -n ip link add x type veth peer name y 2>/dev/null ||
 here=$(cd "$(dirname "$0")" && pwd)
 cp "$here/proxy.py" "$here/../apps/echo.py" "$TMP"
 
-# Is that process in another network namespace? (Quoted: the brackets of "net:[N]" are a pattern
-# otherwise.)
-elsewhere() {
-	local ns
-	ns=$(readlink "/proc/$1/ns/net") && [[ $ns != "$(readlink /proc/self/ns/net)" ]]
-}
-# place VAR: a network namespace, and a process that keeps it
-place() {
-	unshare -n sleep 1000 3>&- &
-	PIDS+=($!)
-	within 10 elsewhere $! || fail "no network namespace"
-	printf -v "$1" %s $!
-}
-listens() { [[ -n $(nsenter -t "$1" -n ss -Hltn "sport = :$port") ]]; }
+. "$here/netns.bash"
 
 # scene HOW fast|proxied: HOW of proxy.py, or direct
 scene() {

@@ -14,18 +14,8 @@ cp "$here/proxy.py" "$here/../apps/echo.py" "$TMP"
 TIMES=50
 port=20500
 
-elsewhere() {
-	local ns
-	ns=$(readlink "/proc/$1/ns/net") && [[ $ns != "$(readlink /proc/self/ns/net)" ]]
-}
-place() {
-	unshare -n sleep 1000 3>&- &
-	PIDS+=($!)
-	within 10 elsewhere $! || fail "no network namespace"
-	printf -v "$1" %s $!
-}
+. "$here/netns.bash"
 in_ends() { nsenter -t "$ends" -n "$@"; }
-listens() { [[ -n $(nsenter -t "$1" -n ss -Hltn "sport = :$port") ]]; }
 
 # The way to the proxy is a bridge, of which its network has a port.
 by_bridge() {
