@@ -476,7 +476,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller, resent, shut, some, tcp;
+		bool nonblock, hiccup, owed, poller, resent, shut, tcp;
 		uint32_t epoch;
 
 		lock_take(&s->rcv.lock);
@@ -504,7 +504,6 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
 		owed = false;
-		some = peek && r > 0;
 		if (r > 0)
 			owed = c.left && !call.switched_path &&
 			       stream_owes(s, peek ? (uint64_t)r : 0, resent);
@@ -527,7 +526,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_peeked(s, gen, fd, some, &waited)) {
+		if (owed && stream_await_peeked(s, gen, fd, peek && r > 0, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)
