@@ -29,7 +29,7 @@
 #define NOBODY  1001
 #define ROUNDS  15
 #define HELD    4
-#define BURSTS  10
+#define BURSTS  100
 #define BURST   60000
 #define STALL_MS 8000
 #define ZOMBIES 9
