@@ -153,6 +153,7 @@ bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll.
 						 * Lock-free, inside link_read_enter() or with
 						 * snd.lock */
+/* ---- stream_arm.c ---- */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the
  * kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
@@ -164,6 +165,8 @@ void stream_reset(struct stream *s);
 /* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
 void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
+/* The control socket is gone. True: settled. Takes the locks. */
+bool stream_link_lost(struct stream *s, bool last_chance);
 /* its link has. Background thread */
 void stream_link_ended(struct stream *s, enum reason r);
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves
@@ -210,7 +213,15 @@ void stream_after_fork(void);
 /* counters.c: the counter file, with the first stream, of `fd`; again in a forked child. */
 void shim_stat_first(int fd);
 void shim_stat_reopen(bool now);
-bool stream_link_lost(struct stream *s, bool last_chance);
+/* ---- stream_final.c: where a direction ends, and how. Lock of that half held ---- */
+/* The socket's pending error, which is taken: it is told once, by us or the kernel. */
+int stream_kernel_error(struct stream *s);
+/* In this order: whoever polls sees both the error and the reset, or none yet. */
+void stream_reset_with(struct stream *s, int e);
+/* Where the peer's direction ends, RING_NO_FINAL: not known, or a lie. */
+uint64_t stream_final_in_ring(struct stream *s);
+/* Bytes that were sent again came to where nobody reads: a reset. snd.lock held. */
+void stream_resent_in_vain(struct stream *s);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the
 						 * end or not */
 /* It was told, and the kernel does not show it yet: bytes that come before it are under way, and

@@ -287,7 +287,7 @@ static bool true_fin(struct stream *s)
 {
 	int e = atomic_load(&s->err);
 
-	/* or it was an RST, whose error was taken before: see kernel_error() */
+	/* or it was an RST, whose error was taken before: see stream_kernel_error() */
 	if (s->rcv.cut.state == CUT_RX_T ||
 	    (s->rcv.cut.state == CUT_RX_A &&
 	     atomic_load(&s->rcv.ring.sh->epoch) < s->rcv.cut.epoch))

@@ -3,7 +3,7 @@
  * shim_fork_prepare(), child_stream(), shim/conn/fork_touch.c: fork_child_touch(),
  * fork_check_requests(), ask_fallback(), on_tcp_now(); shim/conn/holders.c: holders_enter(),
  * holders_leave(), fork_shared(); shim/conn/stream_close.c: lock_for_close();
- * shim/conn/stream_cut.c: may_earn(), stream_try_cut()).
+ * shim/conn/stream_arm.c: may_earn(), stream_try_cut()).
  *
  * Process 0 had the stream when it was alone: it cuts and rewinds it. Two of its threads fork a
  * child each, and the first child forks one of its own. Each child uses the socket, or closes

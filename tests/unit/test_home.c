@@ -1,12 +1,13 @@
 /*
- * test_fallback.c - who waits for a stream to be on TCP (shim/conn/stream.c) is woken by all
+ * test_home.c - who waits for a stream to be on TCP (shim/conn/stream.c) is woken by all
  * that ends it, and answers an ARM that comes at any moment. The machine is the real one, the
  * background thread and the peer are this test's; who would sleep while nobody has anything to
  * say fails.
  *
  * LINK: shim/conn/stream_cut.c shim/conn/stream_close.c shim/conn/stream_wake.c
  * LINK: shim/conn/stream_view.c shim/conn/stream_lock.c shim/cut/cut.c shim/cut/cut_tx.c
- * LINK: shim/cut/cut_rx.c
+ * LINK: shim/cut/cut_rx.c shim/conn/stream_final.c shim/conn/stream_arm.c
+ * LINK: shim/conn/stream_end.c
  * LINK: shim/base/lock.c
  */
 #include <check.h>
