@@ -441,9 +441,28 @@ START_TEST(publication_lies)
 }
 END_TEST
 
+/* An emulator of user programs says yes to MADV_REMOVE and does nothing. */
+static bool gives_back(void)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	size_t n = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = ftruncate(fd, (off_t)n) ? MAP_FAILED :
+		  mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	bool gone;
+
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	*p = 1;
+	gone = !madvise(p, n, MADV_REMOVE) && !*p;
+	munmap(p, n);
+	close(fd);
+	return gone;
+}
+
 /* Slots and directions must not overlap. */
 START_TEST(slots_apart)
 {
+	bool back = gives_back();
+
 	for (unsigned s = 0; s < SLOTS; s++) {
 		struct ring_tx t0, t1;
 		struct ring_rx r0, r1;
@@ -488,7 +507,7 @@ START_TEST(slots_apart)
 		segment_ring_rx(&a1, s, &r1);
 		/* what is in a ring that begins is of no meaning */
 		ck_assert_uint_eq(r1.buf[17], 2 * s + 1);
-		ck_assert_uint_eq(r1.large[4200], s == 3 ? 0 : 2 * s + 1);
+		ck_assert_uint_eq(r1.large[4200], s == 3 && back ? 0 : 2 * s + 1);
 		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), s == 3 ? 0 : 100 + 2 * s);
 		ck_assert(s != 3 || atomic_load(&r1.sh->final) == RING_NO_FINAL);
 	}
