@@ -16,7 +16,7 @@ MUTANTS = [
      "(client ? 1 : 0) + q", "(client ? 0 : 0) + q",
      "the SYN of the connecting end counts as a byte",
      APP + "sockbench.sh", 1),
-    ("EDGE_BEHIND", "shim/poll/ready_epoll.c",
+    ("EDGE_BEHIND", "shim/poll/ready_filter.c",
      "bits = item_own_bits(it, &v) | item_arrival_behind(it, &v);", "bits = item_own_bits(it, &v);",
      "no edge for bytes that come while older ones are unread",
      APP + "epoll-modes.sh arrivals arrivals.fresh", 1),
