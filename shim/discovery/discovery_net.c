@@ -11,10 +11,11 @@
  *
  * Any process that needs the port tries to bind it while it waits, so the port has a new holder
  * soon after the old one died. The holder is trusted with nothing: it sees a CALL and passes on
- * a descriptor. Both macs are over the tuple, both nonces, both hosts' boot ids and process ids,
- * and the role, so that neither can be used twice or for the other. Where the policy trusts the
- * other host by its address instead, that of the control connection counts. In both cases that
- * must be the address which the stream's own peer has. The macs are made in net_proof.c.
+ * a descriptor, of calls of other versions, too. Both macs are over the tuple, both nonces, both
+ * hosts' boot ids and process ids, and the role, so that neither can be used twice or for the
+ * other. Where the policy trusts the other host by its address instead, that of the control
+ * connection counts. In both cases that must be the address which the stream's own peer has. The
+ * macs are made in net_proof.c.
  *
  * Background thread only, no locks.
  */
@@ -132,8 +133,8 @@ static void call_failed(struct call *c, enum reason why)
 
 	if (!client)
 		stat_add(STAT_refused, 1);
-	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE ||
-	    (client && why == REASON_VERSION))
+	/* not for another version, which is a process's, and not the host's */
+	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE)
 		net_refused(&c->host, why);
 	call_free(c, false);
 	if (client && s && s->search.state == RV_CALL)
@@ -388,11 +389,11 @@ void net_port_ready(void)
 	}
 }
 
-/* Hands the connection and what it said to the process that has opened the name. */
-static bool pass_on(int fd, const struct net_msg *m)
+/* Hands the connection and the n bytes that it said to the process that has opened the name. */
+static bool pass_on(int fd, const struct net_msg *m, size_t n)
 {
 	struct sockaddr_un un;
-	struct iovec iov = { (void *)m, sizeof *m };
+	struct iovec iov = { (void *)m, n };
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
 	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1,
 			    .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
@@ -409,7 +410,7 @@ static bool pass_on(int fd, const struct net_msg *m)
 	memcpy(CMSG_DATA(cm), &fd, sizeof fd);
 	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
 	fd_internal_close(sock);
-	return r == (long)sizeof *m;
+	return r == (long)n;
 }
 
 static struct stream *own_stream(const struct ctl_tuple *client_view)
@@ -493,27 +494,57 @@ static void called(struct call *c)
 	if (s) {
 		answer(c, s);
 	} else {
-		if (!pass_on(c->fd, &c->in))
+		if (!pass_on(c->fd, &c->in, sizeof c->in))
 			/* not yet earned there, or no library */
 			net_refuse(c->fd, REASON_NO_PEER_SHIM);
 		call_free(c, false);
 	}
 }
 
-/* What was handed over with a CALL. False: the name is to be closed. */
+/* A message of another version: as much as is fixed is there. A call that is not for us goes on its
+ * way, to whoever understands the rest. */
+static void other_versions(struct call *c)
+{
+	if (c->state == S_CALL && c->in.type == NET_CALL && !own_stream(&c->in.tuple)) {
+		if (!pass_on(c->fd, &c->in, c->in_len))
+			net_refuse(c->fd, REASON_NONE);
+		call_free(c, false);
+		return;
+	}
+	if (c->state == C_ANSWER && c->in.type == NET_REFUSED && !c->in.mode) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return;
+	}
+	if (c->state != C_ANSWER)
+		net_refuse(c->fd, REASON_VERSION);
+	log_line(1, "another host's library has version %u of the discovery between hosts, ours %u",
+		 c->in.version, NET_VERSION);
+	call_failed(c, REASON_VERSION);
+}
+
+/* What was handed over with a CALL, or by a holder of another version with the beginning of one,
+ * whose rest lies in the connection. False: the name is to be closed. */
 static bool handed_over(struct stream *s, const struct net_msg *m, long len, int fd)
 {
+	bool other = len >= NET_ROUTE && net_other_version(m);
 	struct call *c;
 
-	if (len != (long)sizeof *m || !net_well_formed(m) || m->type != NET_CALL ||
-	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s || !fd_may_keep())
+	if (len < NET_ROUTE || len > (long)sizeof *m || (!other && !net_well_formed(m)) ||
+	    m->type != NET_CALL || !socket_is_plain_tcp(fd) ||
+	    own_stream(&m->tuple) != s || !fd_may_keep())
 		return rights_done(fd);
 	sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
 	c = call_new(fd, S_CALL);
 	if (!c)
 		return rights_done(fd);
-	c->in = *m;
-	answer(c, s);
+	memcpy(&c->in, m, (size_t)len);
+	c->in_len = (uint32_t)len;
+	if (other) {
+		other_versions(c);
+	} else if (len == (long)sizeof *m) {
+		c->in_len = 0;
+		answer(c, s);
+	}
 	return true;
 }
 
@@ -597,36 +628,34 @@ static void hello(struct call *c)
 
 /* ---- events ---- */
 
+/* What is passed on to another version lies in the connection, but for its fixed part. */
 static uint32_t wanted(const struct call *c)
 {
-	return c->state == S_HELLO ? sizeof(struct ctl_msg) : sizeof(struct net_msg);
+	return c->state == S_HELLO ? sizeof(struct ctl_msg) :
+	       c->state == S_CALL && c->in_len < NET_ROUTE ? NET_ROUTE : sizeof(struct net_msg);
 }
 
 /* True: the message that this state waits for is there. */
 static bool message(struct call *c)
 {
-	long r = sys(SYS_recvfrom, c->fd, (char *)&c->in + c->in_len, wanted(c) - c->in_len,
-		     MSG_DONTWAIT, NULL, NULL);
+	uint32_t fixed = c->state == S_CALL ? NET_ROUTE : c->state == C_ANSWER ? NET_WHY : NET_HEAD;
+	long r;
 
-	if (r == -EAGAIN || r == -EINTR)
-		return false;
-	if (r <= 0) {
-		call_failed(c, REASON_NO_PEER_SHIM);
-		return false;
-	}
-	c->in_len += (uint32_t)r;
-	if (c->state != S_HELLO && c->in_len >= NET_HEAD && net_other_version(&c->in)) {
-		if (c->state != C_ANSWER)
-			net_refuse(c->fd, REASON_VERSION);
-		log_line(1,
-			 "another host's library has version %u of the discovery between hosts, "
-			 "ours %u",
-			 c->in.version, NET_VERSION);
-		call_failed(c, REASON_VERSION);
-		return false;
-	}
-	if (c->in_len < wanted(c))
-		return false;
+	do {
+		r = sys(SYS_recvfrom, c->fd, (char *)&c->in + c->in_len, wanted(c) - c->in_len,
+			MSG_DONTWAIT, NULL, NULL);
+		if (r == -EAGAIN || r == -EINTR)
+			return false;
+		if (r <= 0) {
+			call_failed(c, REASON_NO_PEER_SHIM);
+			return false;
+		}
+		c->in_len += (uint32_t)r;
+		if (c->state != S_HELLO && c->in_len >= fixed && net_other_version(&c->in)) {
+			other_versions(c);
+			return false;
+		}
+	} while (c->in_len < wanted(c));
 	c->in_len = 0;
 	if (c->state != S_HELLO && !net_well_formed(&c->in)) {
 		call_failed(c, REASON_PROTOCOL);

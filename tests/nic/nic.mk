@@ -29,12 +29,24 @@ $(nic_out)/conform: $(call nic_obj,$(call nic_names,conform))
 	$(call say,LD,$@)mkdir -p $(@D) && \
 		$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lrdmacm -libverbs
 
+# The library, but for the version that it says at the discovery port (nic/versions).
+next_src := shim/discovery/discovery_net.c shim/discovery/net_proof.c
+next_obj := $(patsubst %.c,$(nic_out)/o/%.o,$(next_src))
+$(next_obj): $(nic_out)/o/%.o: %.c
+	$(call say,CC,'$< (next)')mkdir -p $(@D) && \
+		$(CC) $(ALL_CFLAGS) $(HARD) -DNET_VERSION=1000 -MMD -MP -c -o $@ $<
+$(nic_out)/librdmashim-next.so: $(call obj,$(filter-out $(next_src),$(lib_src))) $(next_obj) \
+		$(B)/shim.map
+	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@ \
+		$(filter %.o,$^) -ldl
+
 # Made and run by what makes and runs the others.
-tests: $(nic_progs)
+tests: $(nic_progs) $(nic_out)/librdmashim-next.so
 other_list += $(call script_list,$(nic_tests))
 
 .PHONY: bench-nic
 bench-nic: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/nic/bench.sh $(N)
 
+-include $(next_obj:.o=.d)
 -include $(patsubst %.c,$(B)/o/%.d,$(wildcard $(nic_src)/*.c))

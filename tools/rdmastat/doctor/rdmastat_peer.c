@@ -354,6 +354,11 @@ static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 		verdict(d, V_FAIL, "peer discovery", other,
 			"who listens on port %u of %s does not speak rdmashim's protocol", port,
 			p->text);
+	else if (m.order == NET_ORDER && m.version != NET_VERSION && m.type == NET_REFUSED &&
+		 m.mode == REASON_NONE)
+		verdict(d, V_WARN, "peer discovery", "install the same version at both hosts",
+			"port %u of %s: who has it speaks version %u, this is %d, and finds others "
+			"of this version there", port, p->text, m.version, NET_VERSION);
 	else if (m.order != NET_ORDER || m.version != NET_VERSION)
 		verdict(d, V_FAIL, "peer discovery", "install the same version at both hosts",
 			"port %u of %s: the library there speaks version %u, this is %d", port,
