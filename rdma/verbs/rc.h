@@ -160,7 +160,8 @@ struct rc_conf {
 				 * the first */
 	uint64_t large_size;	/* bytes of a large ring, a power of two above the segment's ring
 				 * size; 0: there are none */
-	uint64_t budget;	/* bytes that all links together may have registered; 0: no bound */
+	uint64_t budget;	/* bytes that all links together may have registered, half of them
+				 * in large rings; 0: no bound */
 	uint32_t large_most;	/* how many for each direction, RC_LARGE_MOST at most */
 };
 
@@ -195,11 +196,12 @@ void rc_slot_left(struct rc *rc, uint32_t slot);	/* the peer has left it, too: i
 							 * rings may serve another */
 
 /* The peer asks for a large landing ring for what it sends on the slot, the first time in this
- * life. Bytes, or 0: it gets none. Background thread. */
-uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr,
-		       uint32_t *ret_rkey);
-/* The peer has given us one. How much of it, and of *ret_ring, we shall use; 0: nothing;
- * -EPROTO: that is no such ring. Background thread. */
+ * life. Bytes, or 0: it gets none; -ENOMEM: for want of memory that may be registered. Background
+ * thread. */
+int64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr,
+		      uint32_t *ret_rkey);
+/* The peer has given us one. How much of it, and of *ret_ring, we shall use; 0: nothing; -ENOMEM:
+ * nothing, for that want; -EPROTO: that is no such ring. Background thread. */
 int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey,
 		      uint8_t **ret_ring);
 bool rc_large_left(const struct rc *rc);	/* there is one to send from: worth asking the

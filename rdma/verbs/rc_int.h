@@ -49,6 +49,7 @@ struct rc {
 	_Atomic bool dead;
 	_Atomic uint64_t registered;
 	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
+	uint64_t large_bytes;		/* of those that are registered */
 	struct device_mem device[DEVICE_MOST];	/* added under `post` */
 
 	_Alignas(64) _Atomic uint32_t post;	/* lock */

@@ -68,8 +68,8 @@ struct rc *rc_new(struct segment *a, const struct rc_conf *conf)
 	return rc;
 }
 
-/* Of this host's memory, of all links. */
-static _Atomic uint64_t pinned;
+/* Of this host's memory, of all links; of that in large rings. */
+static _Atomic uint64_t pinned, pinned_large;
 
 uint64_t rc_pinned(void) { return atomic_load(&pinned); }
 
@@ -200,6 +200,8 @@ void rc_release(struct rc *rc)
 		dereg(&rc->large[0][i].mr);
 		dereg(&rc->large[1][i].mr);
 	}
+	atomic_fetch_sub(&pinned_large, rc->large_bytes);
+	rc->large_bytes = 0;
 	for (uint32_t i = 0; i < DEVICE_MOST; i++) {
 		struct ibv_mr *mr = atomic_exchange(&rc->device[i].mr, NULL);
 
@@ -250,23 +252,43 @@ static uint8_t *ring_of(struct rc *rc, uint32_t slot, unsigned side)
 	return rc->a->ring + (2ull * slot + side) * rc->a->ring_size;
 }
 
-/* In use, with memory and registered; NULL: none is left, or it cannot be had. */
-static struct large *large_take(struct rc *rc, bool landing)
+/* Half of the budget is for what a connection cannot be without, and of the other one a link takes
+ * no more than it leaves: so whoever comes later finds something. */
+static bool may_grow(const struct rc *rc)
+{
+	uint64_t n = rc->conf.large_size, all = atomic_load(&pinned_large) + n;
+
+	return !rc->conf.budget ||
+	       (all <= rc->conf.budget / 2 && rc->large_bytes + n <= rc->conf.budget / 2 - all);
+}
+
+/* In use, with memory and registered; NULL: with *err 0 none is left, with -ENOMEM it cannot be
+ * had. */
+static struct large *large_take(struct rc *rc, bool landing, int *err)
 {
 	struct large *l = rc->large[landing], *end = l + rc->conf.large_most;
 
+	*err = 0;
 	while (l < end && l->used)
 		l++;
 	if (l == end || is_dead(rc))
+		return NULL;
+	*err = -ENOMEM;
+	if (!l->mr && !may_grow(rc))
 		return NULL;
 	if (!l->mem) {
 		l->mem = pages(rc->conf.large_size, MAP_SHARED);
 		if (l->mem)	/* no business of a child's, which would keep it */
 			madvise(l->mem, rc->conf.large_size, MADV_DONTFORK);
 	}
-	if (l->mem && !l->mr)
+	if (l->mem && !l->mr) {
 		l->mr = reg(rc, l->mem, rc->conf.large_size,
 			    landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+		if (l->mr) {
+			rc->large_bytes += rc->conf.large_size;
+			atomic_fetch_add(&pinned_large, rc->conf.large_size);
+		}
+	}
 	l->used = l->mr != NULL;
 	return l->used ? l : NULL;
 }
@@ -287,21 +309,22 @@ bool rc_large_left(const struct rc *rc)
 	return false;
 }
 
-uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr,
-		       uint32_t *ret_rkey)
+int64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr,
+		      uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
-	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, true) : NULL;
+	int err = 0;
+	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, true, &err) : NULL;
 
 	if (!l)
-		return 0;
+		return err;
 	take(&rc->poll);
 	sl->large_rx = (struct rc_ring){ l->mem, rc->conf.large_size, l->mr };
 	give(&rc->poll);
 	*ret_ring = l->mem;
 	*ret_addr = (uintptr_t)l->mem;
 	*ret_rkey = l->mr->rkey;
-	return rc->conf.large_size;
+	return (int64_t)rc->conf.large_size;
 }
 
 int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey,
@@ -309,12 +332,13 @@ int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr
 {
 	struct rc_slot *sl = &rc->slot[slot];
 	struct large *l;
+	int err = 0;
 
 	if (size <= rc->a->ring_size || size & (size - 1) || size > 1u << 30 || sl->large_tx.size)
 		return -EPROTO;
-	l = sl->bound ? large_take(rc, false) : NULL;
+	l = sl->bound ? large_take(rc, false, &err) : NULL;
 	if (!l)
-		return 0;
+		return err;
 	if (size > rc->conf.large_size)
 		size = rc->conf.large_size;
 	take(&rc->post);

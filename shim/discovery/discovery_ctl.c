@@ -450,20 +450,30 @@ static struct stream *on_slot(struct link *l, uint32_t slot, bool can)
 	return atomic_load(&l->streams[slot]);
 }
 
+/* Its ring stays as it is, and who looks at it shall see why. */
+static void no_room(struct stream *s)
+{
+	stat_add(STAT_rings_kept_small, 1);
+	stat_row_event(s->row, EVENT_RING_KEPT, 0);
+	log_line(3, "fd %d: its ring stays small: rdma_memory is used up", atomic_load(&s->fd));
+}
+
 static void got_more(struct link *l, const struct ctl_msg *m)
 {
 	struct ctl_msg ring = { .type = CTL_RING, .version = CTL_VERSION, .slot = m->slot };
 	struct stream *s = on_slot(l, m->slot, l->wire);
 	const uint8_t *mem;
-	uint64_t size = 0;
+	int64_t size = 0;
 
 	if (s)
 		size = l->wire->large_land(l, m->slot, &mem, &ring.off, &ring.index);
-	if (!size)
+	if (size == -ENOMEM)
+		no_room(s);
+	if (size <= 0)
 		return;		/* it goes on with the one that it has */
 	lock_take(&s->rcv.lock);
 	s->rcv.ring.large = mem;
-	s->rcv.ring.large_size = size;
+	s->rcv.ring.large_size = (uint64_t)size;
 	lock_give(&s->rcv.lock);
 	ring.epoch = (uint32_t)size;
 	link_send(l, &ring);
@@ -478,7 +488,9 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 	if (s)
 		size = l->wire->large_peer(l, m->slot, m->epoch, m->off, m->index, &mem);
 
-	if (size < 0)
+	if (size == -ENOMEM)
+		no_room(s);
+	else if (size < 0)
 		link_kill(l, REASON_PROTOCOL);
 	if (size <= 0)
 		return;

@@ -77,11 +77,12 @@ struct path_wire {
 	 * receiver has consumed and not told yet is less than half of that. */
 	uint64_t (*least)(const struct link *l, uint64_t size);
 	/* The peer asks for a large landing ring for what it sends on the slot. Bytes, where they
-	 * are, and what it must know; 0: it gets none. Background thread. */
-	uint64_t (*large_land)(struct link *l, uint32_t slot, const uint8_t **ret_ring,
-			       uint64_t *ret_addr, uint32_t *ret_key);
+	 * are, and what it must know; 0: it gets none; -ENOMEM: because memory is short.
+	 * Background thread. */
+	int64_t (*large_land)(struct link *l, uint32_t slot, const uint8_t **ret_ring,
+			      uint64_t *ret_addr, uint32_t *ret_key);
 	/* It has given us one. How much of that, and of *ret_ring, we shall use; 0: nothing;
-	 * -EPROTO: that is none. Background thread. */
+	 * -ENOMEM: because memory is short; -EPROTO: that is none. Background thread. */
 	int64_t (*large_peer)(struct link *l, uint32_t slot, uint64_t size, uint64_t addr,
 			      uint32_t key, uint8_t **ret_ring);
 	/* A larger ring to send from is left: worth asking the peer for one (CTL_MORE). Roughly */

@@ -81,8 +81,8 @@ static uint64_t least(const struct link *l, uint64_t size)
 	return 2 * rc_credit_step(size, l->segment.ring_size);
 }
 
-static uint64_t large_land(struct link *l, uint32_t slot, const uint8_t **ret_ring,
-			   uint64_t *ret_addr, uint32_t *ret_key)
+static int64_t large_land(struct link *l, uint32_t slot, const uint8_t **ret_ring,
+			  uint64_t *ret_addr, uint32_t *ret_key)
 {
 	return rc_large_land(l->rc, slot, ret_ring, ret_addr, ret_key);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""echo.py listen PORT | connect PORT [N [BYTES]]: N connections whose bytes come back and are
-looked at.
+"""echo.py listen PORT | connect PORT [N [BYTES [LATE]]]: N connections whose bytes come back and
+are looked at, and from the second line of input on LATE more, each with 64 bytes a time.
 
 connect: N rounds on each connection for each line "N" on its input, then a line with the longest of
 them in milliseconds. listen: says its process id; at SIGUSR1 it forks, and the child ends at once.
@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 
 
@@ -45,25 +46,33 @@ def listen(port):
 
 def turn(c, data):
     start = time.monotonic()
-    c.sendall(data)
     got = b""
+    sender = threading.Thread(target=c.sendall, args=(data,)) if len(data) > 65536 else None
+    if sender:
+        sender.start()      # who echoes as it reads would wait for us, and we for it
+    else:
+        c.sendall(data)
     while len(got) < len(data):
         more = c.recv(65536)
         if not more:
             sys.exit("the connection ended")
         got += more
+    if sender:
+        sender.join()
     if got != data:
         sys.exit("other bytes came back")
     return time.monotonic() - start
 
 
-def connect(port, n=1, size=64):
+def connect(port, n=1, size=64, late=0):
     conns = [socket.create_connection(("127.0.0.1", port)) for _ in range(n)]
-    for line in sys.stdin:
+    for turns, line in enumerate(sys.stdin):
         longest = 0
+        if turns == 1:
+            conns += [socket.create_connection(("127.0.0.1", port)) for _ in range(late)]
         for i in range(int(line.split()[0])):
             for k, c in enumerate(conns):
-                longest = max(longest, turn(c, bytes([i + k & 255]) * size))
+                longest = max(longest, turn(c, bytes([i + k & 255]) * (size if k < n else 64)))
         print(f"{1000 * longest:.1f}", flush=True)
 
 

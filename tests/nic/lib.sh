@@ -138,6 +138,7 @@ echoes() {
 	PIDS+=($!)
 	disown # nobody wants to hear of its end
 	within 20 listening "$PORT" || fail "no server"
+	rm -f "$TMP/to"
 	mkfifo "$TMP/to"
 	preloaded b python3 "$TOP/tests/nic/echo.py" connect "$PORT" "$@" <"$TMP/to" \
 		>"$TMP/times" 2>"$TMP/client" &
@@ -145,6 +146,10 @@ echoes() {
 	disown
 	exec 3>"$TMP/to"
 	TURNS=0
+}
+end_echoes() {
+	exec 3>&-
+	within 20 eval '! listening "$PORT"' || fail "the echoes do not end"
 }
 answered() { (($(wc -l <"$TMP/times") == TURNS)); }
 longest() { tail -n 1 "$TMP/times"; }

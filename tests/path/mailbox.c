@@ -249,8 +249,8 @@ static bool enlarge(struct link *l, uint32_t i, uint64_t size)
 	return false;
 }
 
-static uint64_t large_land(struct link *l, uint32_t i, const uint8_t **ring, uint64_t *addr,
-			   uint32_t *key)
+static int64_t large_land(struct link *l, uint32_t i, const uint8_t **ring, uint64_t *addr,
+			  uint32_t *key)
 {
 	(void)l, (void)i, (void)ring, (void)addr, (void)key;
 	return 0;

@@ -615,7 +615,7 @@ START_TEST(large_rings)
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, LARGE, addr, key, &mine), -EPROTO);
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 1, 2 * SIZE, addr, key, &mine), 2 * SIZE);
 	fake_fail = 1;
-	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), 0);
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), -ENOMEM);
 	fake_fail = 0;
 	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), LARGE);
 }
@@ -705,7 +705,7 @@ START_TEST(budget)
 			ck_assert_int_eq(rc_slot_bind(rc, i, 1, &addr, &key), i < 2 ? 0 : -ENOMEM);
 		}
 		ck_assert_int_eq(rc_slot_bind(rc, 1, 2, &addr, &key), 0);	/* has its own */
-		ck_assert_uint_eq(rc_large_land(rc, 1, &large, &addr, &key), 0);
+		ck_assert_int_eq(rc_large_land(rc, 1, &large, &addr, &key), -ENOMEM);
 		ck_assert_uint_eq(rc_pinned(), c.budget);
 		rc_close(rc);
 		ck_assert_uint_eq(rc_pinned(), before);
@@ -763,6 +763,64 @@ START_TEST(batches)
 	ck_assert_uint_eq(fake[1].recv_posts - posts, 4 * SLOTS / 16);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		ck_assert_uint_eq(get(i, 0, SIZE), 4 * 64);
+}
+END_TEST
+
+/* All large rings that the link gets, of each slot one to land in and one to send from. */
+static unsigned grows(struct rc *rc)
+{
+	const uint8_t *land;
+	uint64_t addr;
+	unsigned n = 0;
+	uint8_t *mine;
+	uint32_t key;
+	int64_t r;
+
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		ck_assert_int_eq(rc_slot_bind(rc, i, 1, &addr, &key), 0);
+		r = rc_large_land(rc, i, &land, &addr, &key);
+		ck_assert(r == LARGE || r == -ENOMEM);
+		n += r == LARGE;
+		r = rc_large_peer(rc, i, LARGE, addr, key, &mine);
+		ck_assert(r == LARGE || r == -ENOMEM);
+		n += r == LARGE;
+	}
+	return n;
+}
+
+/* Large rings leave half of the budget to others, and a link as many to the next as it has. */
+START_TEST(fair_budget)
+{
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0], .large_size = LARGE, .large_most = SLOTS,
+			     .budget = 2 * (rc_pinned() + 3 * (RC_SENDS + RC_RECVS) * RC_REC_MAX +
+					    6 * SLOTS * SIZE) };
+	uint64_t before = rc_pinned(), addr, half = c.budget / 2;
+	struct rdma_cm_id id[3] = { fake[0].id, fake[0].id, fake[0].id };
+	struct rc *rc[3];
+	unsigned n[2];
+	uint32_t key;
+
+	for (int i = 0; i < 3; i++) {
+		rc[i] = rc_new(&end[0].a, &c);
+		ck_assert_int_eq(rc_open(rc[i], &id[i]), 0);
+		if (i < 2)
+			n[i] = grows(rc[i]);
+	}
+	ck_assert_uint_eq(n[0], half / 2 / LARGE);
+	ck_assert_uint_eq(n[1], (half - n[0] * LARGE) / 2 / LARGE);
+	ck_assert_uint_gt(n[1], 1);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ck_assert_int_eq(rc_slot_bind(rc[2], i, 1, &addr, &key), 0);
+	ck_assert_uint_le(rc_pinned(), c.budget);
+	for (int i = 0; i < 3; i++)
+		rc_close(rc[i]);
+	ck_assert_uint_eq(rc_pinned(), before);
+	/* and what they had may be had again */
+	rc[0] = rc_new(&end[0].a, &c);
+	ck_assert_int_eq(rc_open(rc[0], &id[0]), 0);
+	ck_assert_uint_eq(grows(rc[0]), n[0]);
+	rc_close(rc[0]);
 }
 END_TEST
 
@@ -1512,6 +1570,7 @@ int main(void)
 	tcase_add_test(t, tried_asleep);
 	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, budget);
+	tcase_add_test(t, fair_budget);
 	tcase_add_test(t, collects);
 	tcase_add_test(t, vectors);
 	tcase_add_test(t, batches);
