@@ -146,27 +146,17 @@ static void count_resent(struct stream *s, uint64_t n)
 	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], n, memory_order_relaxed);
 }
 
-/* A child that could not wait any longer for what it should have found on TCP has sent there: what
- * is to come before that can only come behind it now. */
-static bool overtaken(struct stream *s)
-{
-	int64_t k = -1;
-
-	if (atomic_load(&s->others.holders))
-		k = stream_kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT);
-	return k >= 0 && (uint64_t)k != s->snd.cut.resend - s->snd.cut.delta;
-}
-
 bool stream_resend(struct stream *s)
 {
 	while (s->snd.cut.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
+		uint64_t at = s->snd.cut.resend;
 		size_t n;
-		const uint8_t *p = ring_tx_held(&s->snd.ring, s->snd.cut.resend, &n);
+		const uint8_t *p = ring_tx_held(&s->snd.ring, at, &n);
 		long r;
 
 		if (!p)
-			p = device_held(s, s->snd.cut.resend, &n);
-		if (overtaken(s))
+			p = device_held(s, at, &n);
+		if (!s->snd.lost && stream_overtaken(s, at))
 			p = NULL;
 		if (!p) {
 			stream_reset(s);
@@ -178,6 +168,12 @@ bool stream_resend(struct stream *s)
 		s->snd.resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
+		/* since that look, and before the reader hears that all is his kernel's */
+		if (!s->snd.lost && (r == -EPIPE || r == (long)(s->snd.cut.wr - at)) &&
+		    stream_overtaken(s, r > 0 ? s->snd.cut.wr : at)) {
+			stream_reset(s);
+			return false;
+		}
 		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only
 				 * says to those who send */
 			if (r != -EPIPE)

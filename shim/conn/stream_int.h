@@ -54,6 +54,8 @@ bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
  */
 int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
+/* Has TCP more than the stream's bytes below `at`: somebody else's, or his end? snd.lock held */
+bool stream_overtaken(const struct stream *s, uint64_t at);
 int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for
  * just that (fall_back). While the direction is on the path, nobody but the kernel's reader

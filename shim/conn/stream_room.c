@@ -35,16 +35,17 @@ static int tcp_bytes(int fd, struct tcp_info_bytes *ti)
 	return len >= sizeof *ti ? 0 : -ENOTSUP;
 }
 
-int64_t stream_kernel_offset(int fd, bool sent, bool client)
+/* The byte at which TCP stands, in the states of that mask. */
+static int64_t kernel_offset(int fd, bool sent, bool client, uint32_t states, int tries)
 {
 	struct tcp_info_bytes a, b;
 	int q, r;
 
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < tries; i++) {
 		r = tcp_bytes(fd, &a);
 		if (r)
 			return r;
-		if (a.state != TCP_ESTABLISHED)
+		if (a.state > TCP_CLOSING || !(states & 1u << a.state))
 			return -ENOTCONN;
 		r = (int)sys(SYS_ioctl, fd, sent ? SIOCOUTQ : SIOCINQ, &q);
 		if (r < 0)
@@ -58,6 +59,26 @@ int64_t stream_kernel_offset(int fd, bool sent, bool client)
 			return (int64_t)a.bytes_received - q;
 	}
 	return -EAGAIN;
+}
+
+int64_t stream_kernel_offset(int fd, bool sent, bool client)
+{
+	return kernel_offset(fd, sent, client, 1u << TCP_ESTABLISHED, 20);
+}
+
+/* Nobody writes to TCP while bytes of the ring are sent again: what it has beyond those is another
+ * process's, of a child that could not wait any longer, or of whoever got the socket. The end is
+ * one byte more, before and after the peer has acknowledged it. A peer that acknowledges so fast
+ * that the count never stands still, which no honest one's does so often, may not hide that. */
+bool stream_overtaken(const struct stream *s, uint64_t at)
+{
+	const uint32_t states = 1u << TCP_ESTABLISHED | 1u << TCP_CLOSE_WAIT | 1u << TCP_FIN_WAIT1 |
+				1u << TCP_FIN_WAIT2 | 1u << TCP_CLOSING | 1u << TCP_LAST_ACK;
+	int64_t k = kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT, states, 1000);
+
+	if (k < 0)	/* or there is no connection any more */
+		return k == -EAGAIN;
+	return (uint64_t)k != at - s->snd.cut.delta;
 }
 
 int stream_tcp_state(int fd)

@@ -1,11 +1,25 @@
-"""A child is started with a connection whose bytes are on the path still, since the peer stands
-still and is waited for no longer. It sends at once: behind what its parent has sent, or the
-connection is reset. Who reads must not take the one for the other and never hear of it.
-overtakes.py server PORT PROGRESS | client PORT SERVER"""
-import os, signal, socket, subprocess, sys, time
+"""Somebody else gets a connection whose bytes are on the path still, since the peer stands still
+and is waited for no longer. He sends at once: behind what was sent before, or the connection is
+reset. Who reads must not take the one for the other and never hear of it.
+overtakes.py server PORT PROGRESS HOW | client PORT SERVER PROGRESS HOW
+HOW: sends     a child that is started with it sends
+     half      the same after the peer has closed its own direction
+     ends      that child closes the direction
+     received  a process that is none of ours, and gets it by SCM_RIGHTS, sends"""
+import array, os, signal, socket, subprocess, sys, time
 
-port = int(sys.argv[2])
-FIRST, SECOND = 200000, 500
+port, how = int(sys.argv[2]), sys.argv[-1]
+FIRST, SECOND = 200000, 0 if how == "ends" else 500
+CHILD = """import os, socket, sys
+c = socket.socket(fileno=int(sys.argv[1]))
+if %r == "received":
+    c = socket.socket(fileno=socket.recv_fds(c, 1, 1)[1][0])
+c.setblocking(True)
+c.sendall(b"c" * %d)
+if %r == "ends":
+    c.shutdown(socket.SHUT_WR)
+print("sent", flush=True)
+sys.stdin.readline()""" % (how, SECOND, how)
 
 
 def serve():
@@ -19,6 +33,8 @@ def serve():
         c.sendall(d)
         if d.endswith(b"!"):
             break
+    if how == "half":
+        c.shutdown(socket.SHUT_WR)
     while not os.path.exists(sys.argv[3]):
         time.sleep(0.01)
     got, reset = b"", False
@@ -28,16 +44,27 @@ def serve():
             if not d:
                 break
             got += d
-    except ConnectionResetError:
+    except (ConnectionResetError, BrokenPipeError):
         reset = True
     whole = b"b" * FIRST + b"c" * SECOND
     print("reset" if reset else "in order" if got == whole else
           "OVERTAKEN after %d of %d" % (got.find(b"c"), len(got)))
 
 
+def starts(fd, **env):
+    return subprocess.Popen([sys.executable, "-S", "-E", "-c", CHILD, str(fd)],
+                            close_fds=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **env)
+
+
 def call():
     c = socket.create_connection(("127.0.0.1", port))
-    c.set_inheritable(True)
+    if how == "received":
+        ours, its = socket.socketpair()
+        its.set_inheritable(True)
+        bare = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        child = starts(its.fileno(), env=bare)
+    else:
+        c.set_inheritable(True)
     end = time.monotonic() + 1
     while time.monotonic() < end:
         c.sendall(b"x" * 100)
@@ -45,14 +72,16 @@ def call():
     c.sendall(b"!")
     while not c.recv(3000).endswith(b"!"):
         pass
+    if how == "half":
+        assert not c.recv(1)
     c.sendall(b"b" * FIRST)
     os.kill(int(sys.argv[3]), signal.SIGSTOP)
     start = time.monotonic()
-    child = subprocess.Popen([sys.executable, "-S", "-E", "-c", "import os, sys\n"
-                              "os.write(int(sys.argv[1]), b'c' * %d)\n"
-                              "print('sent', flush=True)\n"
-                              "sys.stdin.readline()" % SECOND, str(c.fileno())],
-                             close_fds=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if how == "received":
+        ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                               array.array("i", [c.fileno()]))])
+    else:
+        child = starts(c.fileno())
     print("%d ms" % ((time.monotonic() - start) * 1000), flush=True)
     child.stdout.readline()
     os.kill(int(sys.argv[3]), signal.SIGCONT)

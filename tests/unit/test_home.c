@@ -28,7 +28,8 @@ NEVER(device_held) NEVER(direct_offered) NEVER(earn_early) NEVER(fd_internal_dup
 NEVER(fork_child_touch) NEVER(fork_child_touch_until) NEVER(hold_again)
 NEVER(loop_thread_left) NEVER(loop_watch_fd) NEVER(process_ending) NEVER(shim_stat_first)
 NEVER(stream_count_tcp_only) NEVER(stream_earned)
-NEVER(stream_free) NEVER(stream_kernel_offset) NEVER(stream_mark) NEVER(stream_pauses)
+NEVER(stream_free) NEVER(stream_kernel_offset) NEVER(stream_mark) NEVER(stream_overtaken)
+NEVER(stream_pauses)
 NEVER(stream_show_unread) NEVER(stream_slab_take) NEVER(stream_tcp_state) NEVER(ring_take)
 NEVER(stream_unread_count) NEVER(link_ring_peer) NEVER(fd_internal_close) NEVER(direct_settle)
 
