@@ -109,23 +109,46 @@ static uint32_t bits_now(struct epitem *it)
 }
 
 /*
- * An ambiguous event, where all that it may be of are level-triggered: it stands for one of them
- * that has something to say and is not in the batch yet. False: there are others among them.
+ * An ambiguous event stands for one of those that it may be of that has something to say, and is
+ * not in the batch yet if there is one. `edges`: it must be what the event says.
  */
-static bool one_of_many(struct epitem *first, struct batch *b)
+static void give_to_one(struct epitem *first, struct batch *b, const struct epoll_event *in,
+			bool edges)
 {
+	struct epitem *again = NULL;
 	uint32_t bits;
 
-	for (struct epitem *it = first; it; it = it->data_next)
-		if (it->data == first->data && it->events & (EPOLLET | EPOLLONESHOT))
-			return false;
 	for (struct epitem *it = first; it; it = it->data_next) {
-		if (it->data != first->data || it->call_id == b->id ||
-		    !(bits = bits_now(it) & (it->events | EV_ALWAYS)))
+		if (it->data != first->data || it->disabled || (!edges && it->call_id == b->id))
 			continue;
-		emit(it, b, bits);
-		break;
+		bits = bits_now(it) & (edges ? in->events : it->events | EV_ALWAYS);
+		if (!bits)
+			continue;
+		if (it->call_id != b->id) {
+			emit(it, b, edges ? in->events : bits);
+			return;
+		}
+		again = it;
 	}
+	if (again)
+		emit(again, b, in->events);
+}
+
+/* False: there are edges among them, and it is told as it is. Not where instances are: what the
+ * kernel says of those has been proved just now, for all of them, and may be what one said that
+ * has nothing. */
+static bool one_of_many(struct epitem *first, struct batch *b, const struct epoll_event *in)
+{
+	bool edges = false, inner = false;
+
+	for (struct epitem *it = first; it; it = it->data_next)
+		if (it->data == first->data) {
+			edges |= (it->events & (EPOLLET | EPOLLONESHOT)) != 0;
+			inner |= it->inner != NULL;
+		}
+	if (edges && !inner)
+		return false;
+	give_to_one(first, b, in, edges);
 	return true;
 }
 
@@ -194,32 +217,6 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 	return 0;
 }
 
-/* It is an instance's event, in which there is nothing: it has not happened. */
-static bool inner_quiet(struct epoll *e, uint32_t gen, uint64_t data)
-{
-	struct epoll *inner = NULL;
-	struct epitem *it;
-	uint32_t inner_gen = 0;
-	bool many;
-
-	lock_take(&e->lock);
-	it = item_by_data(e, data, &many);
-	if (it && !many && atomic_load(&e->gen) == gen) {
-		inner = it->inner;
-		inner_gen = it->inner_gen;
-	}
-	lock_give(&e->lock);
-	if (!inner || ready_proved(inner, inner_gen))
-		return false;
-	lock_take(&e->lock);
-	it = item_by_data(e, data, &many);
-	if (it && !many && atomic_load(&e->gen) == gen && it->inner == inner &&
-	    it->events & EPOLLONESHOT && !it->disabled)
-		item_tell_kernel(it, it->events);	/* the kernel takes it for fired */
-	lock_give(&e->lock);
-	return true;
-}
-
 /* Reports one kernel event, or drops it, or reports what it means. */
 static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 {
@@ -240,7 +237,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		append(b, &in);
 		return;
 	}
-	if (has_inner(e) && inner_quiet(e, b->gen, in.data.u64))
+	if (has_inner(e) && ready_inner_quiet(e, b->gen, in.data.u64))
 		return;
 	do {
 		struct stream *s = NULL;
@@ -264,7 +261,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 			s = ambiguous(it, &in);
 			if (!s)
 				tell = 0;
-			if (!tell && in.events && !one_of_many(it, b))
+			if (!tell && in.events && !one_of_many(it, b, &in))
 				append(b, &in);
 		} else if (it && it->armed) {
 			s = it->s;

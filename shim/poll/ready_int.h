@@ -178,6 +178,10 @@ void ready_settle(struct epoll *e, uint32_t gen);
 /* The kernel says that the instance, of this `gen`, is readable: is there anything in it that
  * its waits would tell? */
 bool ready_proved(struct epoll *e, uint32_t gen);
+/* Of an event with that data: it is an instance's, in which there is nothing, so it has not
+ * happened. Where several have the data each instance among them is proved, and then the kernel
+ * says of each what is true. */
+bool ready_inner_quiet(struct epoll *e, uint32_t gen, uint64_t data);
 bool ready_may_be_false(struct epoll *e);	/* or it is not watched yet */
 /* How long an outer wait may sleep, in nanoseconds, and what it does then: a bell may have been
  * missed. */

@@ -279,6 +279,52 @@ bool ready_proved(struct epoll *e, uint32_t gen)
 	return yes;
 }
 
+/* The nth instance that is registered with that data. False: there are no more, *ret_others says
+ * whether anything else is. */
+static bool nth_of_data(struct epoll *e, uint32_t gen, uint64_t data, int nth, struct epitem *ret,
+			bool *ret_others)
+{
+	struct epitem *it;
+	bool many;
+
+	*ret_others = false;
+	lock_take(&e->lock);
+	it = atomic_load(&e->gen) == gen ? item_by_data(e, data, &many) : NULL;
+	for (; it && (it->data != data || !it->inner || nth--); it = it->data_next)
+		*ret_others |= it->data == data && !it->inner;
+	if (it)
+		*ret = *it;
+	lock_give(&e->lock);
+	return it != NULL;
+}
+
+/* There is nothing in the instance: if it was its event the kernel takes it for fired. */
+static void not_fired(struct epoll *e, uint32_t gen, const struct epitem *was)
+{
+	struct epitem *it;
+
+	lock_take(&e->lock);
+	it = atomic_load(&e->gen) == gen ? item_by_fd(e, was->fd) : NULL;
+	if (it && it->inner == was->inner && it->data == was->data &&
+	    it->events & EPOLLONESHOT && !it->disabled)
+		item_tell_kernel(it, it->events);
+	lock_give(&e->lock);
+}
+
+bool ready_inner_quiet(struct epoll *e, uint32_t gen, uint64_t data)
+{
+	bool quiet = true, others;
+	struct epitem it;
+	int n = 0;
+
+	for (; nth_of_data(e, gen, data, n, &it, &others); n++)
+		if (ready_proved(it.inner, it.inner_gen))
+			quiet = false;
+		else
+			not_fired(e, gen, &it);
+	return n && quiet && !others;
+}
+
 bool ready_may_be_false(struct epoll *e)
 {
 	if (e->foreign)
