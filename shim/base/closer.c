@@ -22,6 +22,7 @@
 #define VACATE_US 100000
 #define LOOK_US  1000
 
+static _Atomic bool told_to_end;
 static struct event closed;	/* rung when one is closed, or its thread has begun with it */
 
 static struct closing {
@@ -65,7 +66,7 @@ static bool close_one(struct closing *w, enum fd_apart kind)
 	int fd;
 
 	fd_number_lock();
-	fd = b ? fd_apart_next(kind) : -1;
+	fd = b && !atomic_load(&told_to_end) ? fd_apart_next(kind) : -1;
 	lent = fd >= 0 && !closer_knows(fd);
 	atomic_store(&w->fd, lent ? fd + 1 : 0);
 	atomic_store(&w->since, fd < 0 ? 0 : now_us());
@@ -107,7 +108,8 @@ static void start(enum fd_apart kind, uint64_t now)
 {
 	struct closing *w = &works[kind];
 
-	if (now < atomic_load(&w->again_us) || atomic_exchange(&w->runs, true))
+	if (atomic_load(&told_to_end) || now < atomic_load(&w->again_us) ||
+	    atomic_exchange(&w->runs, true))
 		return;
 	if (!own_thread(run, w, NULL))
 		return;
@@ -120,6 +122,14 @@ void closer_start(void)
 	for (int kind = 0; kind < FD_APARTS; kind++)
 		if (fd_aparts((enum fd_apart)kind))
 			start((enum fd_apart)kind, now_us());
+}
+
+void closer_quit(void) { atomic_store(&told_to_end, true); }
+
+void closer_resume(void)
+{
+	atomic_store(&told_to_end, false);
+	closer_start();
 }
 
 void closer_take(int fd)
@@ -220,6 +230,7 @@ bool closer_vacate(int fd)
  * may be closed by then, so that ours is the last. Not by the thread that forks. */
 void closer_after_fork(void)
 {
+	atomic_store(&told_to_end, false);
 	for (int kind = 0; kind < FD_APARTS; kind++) {
 		atomic_store(&works[kind].runs, false);
 		atomic_store(&works[kind].fd, 0);

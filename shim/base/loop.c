@@ -15,10 +15,13 @@
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <sched.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "base/bell.h"
+#include "base/closer.h"
 #include "base/copy.h"
 #include "base/event.h"
 #include "base/fdtab.h"
@@ -216,35 +219,84 @@ static bool may_leave(void)
 	return gone;
 }
 
-static bool threads_are(unsigned n)
+/* Of the process; 0: not known. */
+static unsigned long all_threads(void)
 {
 	struct stat st;
 
-	return proc_is_ours() && sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 &&
-	       st.st_nlink == n + 2;
+	if (!proc_is_ours() || sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) < 0)
+		return 0;
+	return st.st_nlink - 2;
 }
 
-bool loop_only_other_thread(void) { return loop_running() && threads_are(2 + copy_running()); }
+/* Those that are not ours. One of ours that has ended meanwhile makes it too few. */
+static unsigned long programs_threads(void)
+{
+	unsigned long ours, n;
+	uint32_t before;
+
+	do {
+		before = own_threads_made();
+		ours = own_threads();
+		n = all_threads();
+	} while (own_threads_made() != before);
+	return n && n <= ours ? 1 : n ? n - ours : 0;
+}
+
+bool loop_only_other_thread(void) { return loop_running() && programs_threads() == 1; }
+
+/* The kernel refuses that to a process with several threads, and for one it changes nothing. A
+ * filter could end us for the question. */
+static bool one_thread(void)
+{
+	return sys(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0) != 0 ||
+	       sys(SYS_unshare, CLONE_SIGHAND) != -EINVAL;
+}
+
+bool loop_alone(void)
+{
+	unsigned long n = programs_threads();
+	bool alone = n == 1;
+
+	if (!own_threads() || n > 1)
+		return false;
+	if (!alone) {
+		loop_pause();
+		alone = one_thread();
+		loop_resume();
+	}
+	return alone;
+}
+
+static _Atomic bool ran;	/* before it was sent away */
 
 void loop_pause(void)
 {
-	struct timespec nap = { 0, 20000 };
-	uint64_t end = now_us() + 1000000;
-
+	atomic_store(&ran, loop_running());
 	atomic_store(&away, true);
 	copy_quit();
+	closer_quit();
 	loop_kick();
-	/* A nap: the kernel tells nobody when it has seen a thread off. */
-	while (!threads_are(1) && now_us() < end)
-		sys(SYS_nanosleep, &nap, NULL);
+	own_threads_await_end(now_us() + 1000000);
 }
 
 void loop_resume(void)
 {
 	atomic_store(&away, false);
 	copy_resume();
-	loop_start();
+	closer_resume();
+	if (atomic_load(&ran))
+		loop_start();
 }
+
+static void *ends_at_once(void *arg)
+{
+	own_thread_begins();
+	own_thread_ends();
+	return arg;
+}
+
+bool loop_can_begin(void) { return !own_thread(ends_at_once, NULL, NULL); }
 
 /* libc does not notice by itself that the process has one thread again. */
 void loop_thread_left(void)
@@ -256,7 +308,7 @@ void loop_thread_left(void)
 		return;
 	if (!&__libc_single_threaded || !atomic_load(&alone) || loop_running())
 		return;
-	if (threads_are(1))
+	if (all_threads() == 1)
 		__libc_single_threaded = 1;
 	else if (n < 1u << 16)
 		atomic_store(&loop_left, true);

@@ -76,11 +76,17 @@ bool loop_only_other_thread(void);	/* the program itself has one thread */
 /* The thread has left: a thread of the application calls loop_thread_left() when it sees this. */
 extern _Atomic bool loop_left;
 void loop_thread_left(void);
-/* The thread ends, whatever there is to do, until loop_resume(): for calls that the kernel
- * refuses to a process with several threads. From a program's only thread, in a critical
- * section. Waits for it, a second at most. */
+
+/* ---- all threads of ours, for who gives up rights. In a critical section. ---- */
+/* There are threads of ours, and the program has one besides. Without /proc ours end for that and
+ * begin again. */
+bool loop_alone(void);
+/* They end, whatever there is to do, until loop_resume(). Waits for it, a second at most. From a
+ * program's only thread. */
 void loop_pause(void);
 void loop_resume(void);
+bool loop_can_begin(void);		/* a thread could be made just now */
+
 /* The thread sleeps, and goes on sleeping, until loop_go_on(). False: not until `end_us`. Not under
  * a lock. */
 bool loop_hold(uint64_t end_us);

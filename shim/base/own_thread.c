@@ -19,6 +19,7 @@
 /* Who begins or ends says so and then looks whether that is held up; who holds it up does it the
  * other way round. */
 static _Atomic uint32_t held, beginning;
+static _Atomic uint32_t made, at_work;	/* all so far; those that have not come to their end */
 #define LEAVING 16
 static _Atomic int leaving[LEAVING];	/* threads that have gone back into libc, to their end */
 
@@ -53,8 +54,11 @@ static void begin(void)
 {
 	for (;;) {
 		atomic_fetch_add(&beginning, 1);
-		if (!atomic_load(&held))
+		if (!atomic_load(&held)) {
+			atomic_fetch_add(&at_work, 1);
+			atomic_fetch_add(&made, 1);
 			return;
+		}
 		one_less(&beginning);
 		await_going_on();
 	}
@@ -82,8 +86,10 @@ void own_thread_ends(void)
 		none = 0;
 		if (is_gone(&leaving[i]) && !atomic_load(&held) &&
 		    atomic_compare_exchange_strong(&leaving[i], &none, tid)) {
-			if (!atomic_load(&held))
+			if (!atomic_load(&held)) {
+				one_less(&at_work);
 				return;
+			}
 			atomic_store(&leaving[i], 0);
 		}
 		if (atomic_load(&held))
@@ -112,10 +118,32 @@ void own_threads_hold(uint64_t end_us)
 
 void own_threads_go_on(void) { one_less(&held); }
 
+uint32_t own_threads_made(void) { return atomic_load(&made); }
+
+uint32_t own_threads(void)
+{
+	uint32_t n = atomic_load(&at_work);
+
+	for (int i = 0; i < LEAVING; i++)
+		n += !is_gone(&leaving[i]);
+	return n;
+}
+
+void own_threads_await_end(uint64_t end_us)
+{
+	uint32_t seen;
+
+	while (seen = event_look(&passed), atomic_load(&at_work) && now_us() < end_us)
+		event_wait(&passed, seen, end_us * 1000);
+	while (own_threads() && now_us() < end_us)
+		nap();
+}
+
 void own_threads_after_fork(void)
 {
 	atomic_store(&held, 0);
 	atomic_store(&beginning, 0);
+	atomic_store(&at_work, 0);
 	for (int i = 0; i < LEAVING; i++)
 		atomic_store(&leaving[i], 0);
 }
@@ -170,8 +198,10 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 			pthread_attr_setinheritsched(&attr, PTHREAD_INHERIT_SCHED);
 			r = pthread_create(&thread, &attr, run, arg);
 		}
-		if (r)
+		if (r) {
 			own_thread_begins();
+			one_less(&at_work);
+		}
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 	}
 	pthread_attr_destroy(&attr);

@@ -25,6 +25,12 @@ void own_thread_ends(void);
 /* From now on none of ours begins or ends. Waits for those that do, until `end_us` at most. */
 void own_threads_hold(uint64_t end_us);
 void own_threads_go_on(void);
+
+/* How many there are. While one ends it may count as two. */
+uint32_t own_threads(void);
+uint32_t own_threads_made(void);		/* so far; grows before there is one more */
+/* All have been told to end: waits for that, until `end_us` at most. */
+void own_threads_await_end(uint64_t end_us);
 void own_threads_after_fork(void);	/* in a child: there are none */
 
 #endif

@@ -70,3 +70,27 @@ static void make_fall_back(bool all)
  * child that goes on with a socket, as one does that has become a daemon, finds it on TCP. */
 void exit_fallback(void) { make_fall_back(false); }
 void exit_fallback_all(void) { make_fall_back(true); }
+
+static bool any_closed(void)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->dead) &&
+		    atomic_load(&s->upgrade))
+			return true;
+	}
+	return false;
+}
+
+/* A nap, for its last step rings nobody. */
+void streams_closed(void)
+{
+	uint64_t end = now_us() + EXIT_US;
+
+	make_fall_back(true);
+	while (any_closed() && loop_running() && now_us() < end)
+		event_wait(&stream_steps, event_look(&stream_steps), now_ns() + SILENT_NS);
+}

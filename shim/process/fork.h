@@ -26,7 +26,7 @@ void shim_exec_failed(void);
 void shim_before_pass(const struct msghdr *msg);
 /* All streams fall back, then the library is off: a seccomp filter may forbid any call that we
  * need. */
-void shim_before_seccomp(void);
+void shim_off(enum reason r);
 /* As many streams as there are now go to TCP for good. */
 void streams_to_tcp(enum reason r);
 /* An io_uring that cannot be followed is about to be used in this process: it reads and writes
@@ -66,6 +66,8 @@ void fork_check_requests(void);	/* does a child want a stream of ours on TCP? */
 void exit_fallback(void);		/* what only a queue pair carries, or other processes
 					 * hold, goes back to TCP; waits for that, 5 s at most */
 void exit_fallback_all(void);	/* all does */
+/* The same, and what the program has closed is told to its end. */
+void streams_closed(void);
 
 /* ---- fallback_while.c: for the time of a call that must find the stream on TCP, and may yet
  * fail ---- */

@@ -136,11 +136,11 @@ void streams_to_tcp(enum reason r)
 			stream_fall_back_since(stream_at(i), r, since);
 }
 
-void shim_before_seccomp(void)
+void shim_off(enum reason r)
 {
 	if (!shim_on)
 		return;
-	streams_to_tcp(REASON_SECCOMP);
+	streams_to_tcp(r);
 	ready_unpark_all(true);
 	shim_on = false;
 }

@@ -188,9 +188,17 @@ void fd_fresh(int fd);
 
 /* seccomp() by syscall(2), which is how it is called: -1 and errno. wrap_seccomp.c */
 long raw_seccomp(unsigned int op, unsigned int flags, void *arg);
-bool prctl_is_seen(int option);
-/* landlock_restrict_self() by syscall(2), likewise. */
-long raw_landlock(int ruleset, unsigned flags);
+int filter_by_prctl(const long *va);	/* the arguments after PR_SET_SECCOMP */
+
+/* ---- wrap_rights.c ---- */
+/* Calls of its table by syscall(2), likewise. */
+long raw_rights(long n, const long *va);
+bool prctl_is_seen(int option, long second);
+/* As loop_alone(). */
+bool program_alone(void);
+/* Our threads end, and do not begin again before loop_resume(). The streams are on TCP. */
+void own_threads_end(void);
+
 /* clone(), clone3(), fork() by syscall(2). False: it is the kernel's as it is. wrap_clone.c */
 bool raw_clone(long n, const long *va, long *ret);
 

@@ -1,8 +1,7 @@
 /*
- * wrap_seccomp.c - wrappers of prctl, capset, unshare, setns, and of seccomp and
- * landlock_restrict_self by syscall(2): calls after which the process may do less than it could.
- * Before a filter all streams fall back, and the library switches off; for the others our thread is
- * away.
+ * wrap_seccomp.c - seccomp filters, by prctl and by syscall(2). Before one all streams fall back,
+ * the library switches off, and its threads end: a filter may forbid them any call, or be for the
+ * calling thread alone.
  */
 #include "base/usermem.h"
 #include "wrap/wrap.h"
@@ -11,22 +10,20 @@
 
 #include "gpu/cuda.h"
 
-#include <linux/capability.h>
 #include <linux/filter.h>
-#include <linux/nsfs.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
-static void before_seccomp(void)
+static void off(bool alone)
 {
 	int e = errno;
 
 	if (shim_on && !foreign_image()) {
 		cuda_veil_end();
-		shim_before_seccomp();
+		shim_off(REASON_SECCOMP);
+		if (alone)
+			own_threads_end();
 	}
 	errno = e;
 }
@@ -110,209 +107,56 @@ static bool prctl_refused(unsigned long mode, const void *arg)
 }
 
 /* Off before the call. False: that will be refused. */
-static bool before_filter(bool refused, bool *ret_again)
+static bool before_filter(bool refused, bool *ret_alone)
 {
 	bool was = shim_on && !foreign_image();
 
 	/* With more threads numbers would be closed and made unseen until the call has failed. */
-	*ret_again = was && !refused && loop_only_other_thread();
+	*ret_alone = was && !refused && program_alone();
 	if (!refused)
-		before_seccomp();
+		off(*ret_alone);
 	return was && refused;
 }
 
 /* One that fails for what could not be foreseen has sent what there was to TCP; what comes has the
  * library again. And one that has not failed, by a kernel that takes more than we know, is late. */
-static void after_filter(bool refused, bool again, bool failed)
+static void after_filter(bool refused, bool alone, bool failed)
 {
 	int e = errno;
 
-	if (again && failed) {
+	if (alone && failed) {
 		shim_on = true;
 		ready_park_again();
+		loop_resume();
 	}
 	if (refused && !failed)
-		before_seccomp();
+		off(program_alone());
 	errno = e;
 }
 
-static int filter_by_prctl(const long *va)
+int filter_by_prctl(const long *va)
 {
-	bool refused, again;
+	bool refused, alone;
 	int r;
 
 	refused = prctl_refused((unsigned long)va[0], (const void *)va[1]);
-	refused = before_filter(refused, &again);
+	refused = before_filter(refused, &alone);
 	r = REAL(prctl)(PR_SET_SECCOMP, va[0], va[1], va[2], va[3]);
-	after_filter(refused, again, r != 0);
+	after_filter(refused, alone, r != 0);
 	return r;
-}
-
-/* ---- our thread is away ---- */
-
-/* The kernel refuses some calls to a process with several threads. What others take away they take
- * from the calling thread alone, and from those that it makes: ours would keep it, and so would
- * whoever takes the program over. So it ends before, and who has less makes it anew. */
-struct away {
-	bool thread, streams;
-};
-
-static struct away leave(bool streams)
-{
-	int e = errno;
-	struct away a = { .thread = shim_on && !foreign_image() && loop_only_other_thread() };
-
-	if (a.thread) {
-		a.streams = streams;
-		if (a.streams)
-			streams_fallback_while(NULL, REASON_SECCOMP);
-		critical_enter();
-		loop_pause();
-	}
-	errno = e;
-	return a;
-}
-
-static void come_back(struct away a, bool done)
-{
-	int e = errno;
-
-	if (a.streams && done)
-		before_seccomp();
-	if (a.thread) {
-		if (shim_on)
-			loop_resume();
-		critical_leave();
-	}
-	if (a.streams)
-		streams_fallback_over();
-	errno = e;
-}
-
-static bool takes_away(int option)
-{
-	return option == PR_SET_NO_NEW_PRIVS || option == PR_CAPBSET_DROP ||
-	       option == PR_SET_SECUREBITS;
-}
-
-bool prctl_is_seen(int option) { return option == PR_SET_SECCOMP || takes_away(option); }
-
-static int prctl_of_all(int option, const long *va)
-{
-	struct away a = { false, false };
-	int r;
-
-	if (takes_away(option))
-		a = leave(false);
-	r = REAL(prctl)(option, va[0], va[1], va[2], va[3]);
-	come_back(a, !r);
-	return r;
-}
-
-/* Some programs put on and off what they are permitted all the time: what is given up counts. */
-static bool gives_up(const void *head, const void *data)
-{
-	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct now[2];
-	const struct __user_cap_data_struct *then = data;
-	uint32_t version;
-
-	if (usermem_bad(head, sizeof(h), false))
-		return false;
-	memcpy(&version, head, sizeof(version));
-	if (version == _LINUX_CAPABILITY_VERSION_1 || usermem_bad(then, sizeof(now), false) ||
-	    sys(SYS_capget, &h, now) < 0)
-		return true;
-	return now[0].permitted & ~then[0].permitted || now[1].permitted & ~then[1].permitted;
-}
-
-int wrap_capset(void *head, const void *data)
-{
-	struct away a = { false, false };
-	int r;
-
-	if (shim_on && gives_up(head, data))
-		a = leave(false);
-	r = REAL(capset)(head, data);
-	come_back(a, !r);
-	return r;
-}
-
-long raw_landlock(int ruleset, unsigned flags)
-{
-	struct away a = leave(false);
-	long r = REAL(syscall)(SYS_landlock_restrict_self, ruleset, flags);
-
-	come_back(a, !r);
-	return r;
-}
-
-int wrap_prctl(int option, ...)
-{
-	va_list ap;
-	long va[4];
-
-	va_start(ap, option);
-	for (int i = 0; i < 4; i++)
-		va[i] = va_arg(ap, long);
-	va_end(ap);
-	if (!shim_on)
-		return REAL(prctl)(option, va[0], va[1], va[2], va[3]);
-	if (option == PR_SET_SECCOMP)
-		return filter_by_prctl(va);
-	return prctl_of_all(option, va);
 }
 
 long raw_seccomp(unsigned int op, unsigned int flags, void *arg)
 {
-	bool again, refused;
+	bool alone, refused;
 	long r;
 
 	if (op > SECCOMP_SET_MODE_FILTER)
 		return REAL(syscall)(SYS_seccomp, op, flags, arg);
-	refused = before_filter(seccomp_refused(op, flags, arg), &again);
+	refused = before_filter(seccomp_refused(op, flags, arg), &alone);
 	r = REAL(syscall)(SYS_seccomp, op, flags, arg);
 	/* A number above 0 is a descriptor, or the thread that kept TSYNC from it. */
-	after_filter(refused, again,
+	after_filter(refused, alone,
 		     r < 0 || (r > 0 && !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER)));
-	return r;
-}
-
-/* ---- namespaces ---- */
-
-#ifndef CLONE_NEWTIME	/* glibc before 2.36 */
-#define CLONE_NEWTIME 0x80
-#endif
-
-/* Afterwards no thread can be made in a process whose children will be in another PID or time
- * namespace: then the library switches off. Until it is known, the streams are on TCP. */
-#define NO_MORE_THREADS (CLONE_NEWPID | CLONE_NEWTIME)
-/* With a root directory of its own the calling thread alone goes to another. */
-#define THREAD_ALONE (CLONE_NEWNS | CLONE_FS)
-
-int wrap_unshare(int flags)
-{
-	struct away a = { false, false };
-	int r;
-
-	if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FILES |
-		     THREAD_ALONE))
-		a = leave(flags & NO_MORE_THREADS);
-	r = REAL(unshare)(flags);
-	come_back(a, !r);
-	return r;
-}
-
-int wrap_setns(int fd, int type)
-{
-	/* of a pidfd: no answer, and the type says which */
-	long is = sys(SYS_ioctl, fd, NS_GET_NSTYPE);
-	int flags = is > 0 ? (int)is : type, r;
-	struct away a = { false, false };
-
-	if (is != -EBADF && flags & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME))
-		a = leave(flags & CLONE_NEWPID);
-	r = REAL(setns)(fd, type);
-	come_back(a, !r);
 	return r;
 }

@@ -9,7 +9,7 @@
 	elsewhere.py decoy PORT SOURCE DIR
 	    to whom the thief is connected, by TCP
 """
-import ctypes, os, socket, subprocess, sys, time
+import ctypes, os, socket, subprocess, sys, threading, time
 
 CLONE_NEWNET = 0x40000000
 SECRET = b"for the guest"
@@ -42,7 +42,9 @@ def run_plain(what, port, source, place):
 
 
 def server(port, source, place):
-    here = one_here()    # the library's thread stays in this namespace
+    here = one_here()
+    # With another thread of the program's the library's stays in this namespace.
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         sys.exit(77)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -261,14 +261,14 @@ declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [
 	[sendmsg]=messages [recvmsg]=messages)
 never='
 close: what it gives says nothing; the descriptor is gone
-getpid gettid geteuid getresuid clock_gettime sched_yield exit_group: cannot fail
-dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6 fork clone clone3 landlock_restrict_self capset: calls of the program that are passed on, or after which it is another
+getpid gettid geteuid getresuid getresgid clock_gettime sched_yield exit_group: cannot fail
+dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6 fork clone clone3 landlock_restrict_self lsm_set_self_attr keyctl setns setuid setgid setreuid setregid setresuid setresgid setgroups capset: calls of the program that are passed on, or after which it is another
 statx: finds the policy before the programs here are under way (unit/test_trust: a directory that may not be searched)
 statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the GPU path
 sched_getscheduler: asks after the calling thread
-capget: asks what the program gives up, and no program here does
+capget unshare: asks what the program gives up, or whether it has one thread then, and no program here does
 getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose GPU path stays off then; files of ended processes, below
 flock renameat pwrite64: files of many processes that have ended are added up, and what cannot be added stays where it is (apps/manyshort)
 write: the log and the counters only; fault.c needs it before it listens

@@ -171,4 +171,60 @@ static void lingers_many(void)
 		broken("the victim's thread waits for many sockets that linger");
 }
 
+/* Threads of the victim that may still gain what it gave up. */
+static int threads_that_kept(void)
+{
+	char path[300], text[200];
+	struct dirent *e;
+	int n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof path, "/proc/%d/task", victim);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		FILE *f;
+
+		snprintf(path, sizeof path, "/proc/%d/task/%s/status", victim, e->d_name);
+		f = fopen(path, "r");
+		while (f && fgets(text, sizeof text, f))
+			n += !strcmp(text, "NoNewPrivs:\t0\n");
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* The victim gives up a right while a thread of its library closes what we make linger. */
+static void closes_meanwhile(void)
+{
+	struct peer h;
+	struct ctl_msg m;
+	int keep, fd, r;
+	int64_t end;
+
+	get_linked(&h);
+	fd = lingering(&keep);
+	m = record(CTL_CUT, first_slot(&h) + 1, 7, 0, 0);
+	stop_victim();
+	r = say(&h, m, fd);
+	close(fd);
+	kill(victim, SIGCONT);
+	for (end = now_ms() + 3000; victim_status("Threads:") < 3 && now_ms() < end;)
+		nap(1);
+	if (r || victim_status("Threads:") < 3)
+		broken("nothing that lingers is being closed");
+	kill(victim, SIGHUP);
+	for (end = now_ms() + 3000; !victim_status("NoNewPrivs:") && now_ms() < end;)
+		nap(1);
+	close(keep);
+	for (end = now_ms() + 3000; threads_that_kept() && now_ms() < end;)
+		nap(10);
+	if (!victim_status("NoNewPrivs:") || threads_that_kept())
+		broken("%d threads of the victim have kept what it gave up", threads_that_kept());
+	close(h.ctl);
+	close(h.tcp);
+}
+
 #endif

@@ -131,6 +131,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 		{ "never-comes", never_comes, CALL | ROOT | NAMED },
 	{ "crowds", crowds, CALL | ROOT },
 	{ "removed", removed, CALL | ROOT | NAMED },
+	{ "closes-meanwhile", closes_meanwhile, CALL | NAMED },
 	{ "crams", crams, CALL | ROOT },	/* last: none of that user is let in after it */
 };
 #define ROWS (sizeof table / sizeof table[0])

@@ -7,7 +7,9 @@
  * 						do, and opens files; when it comes again, they
  * 						must still be there, and are closed. SIGUSR2:
  * 						it makes a child, which must get on within 2
- * 						s; then it has /dev/zero open
+ * 						s; then it has /dev/zero open. SIGHUP: it
+ * 						gives up what new programs may gain
+ * 						(no_new_privs)
  * 	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on
  * 						fresh connections, every byte verified; counts
  * 						bytes in the file PROGRESS (8 bytes, mapped);
@@ -56,6 +58,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -71,10 +74,11 @@ static volatile sig_atomic_t stop;
 static volatile uint64_t *progress;
 static uint64_t total;
 
-static volatile sig_atomic_t tidies, forks;
+static volatile sig_atomic_t tidies, forks, gives_up;
 
 static void on_term(int sig) { stop = sig; }
 static void on_usr(int sig) { *(sig == SIGUSR1 ? &tidies : &forks) = 1; }
+static void on_hup(int sig) { gives_up = sig; }
 
 static void die(const char *what)
 {
@@ -241,6 +245,7 @@ static int echo(int port)
 
 	signal(SIGUSR1, on_usr);
 	signal(SIGUSR2, on_usr);
+	signal(SIGHUP, on_hup);
 	mallopt(M_MMAP_THRESHOLD, 65536);	/* large buffers take the pages that they use */
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	e.data.fd = l;
@@ -254,6 +259,8 @@ static int echo(int port)
 			tidies = 0, tidy(ep, l);
 		if (forks)
 			forks = 0, make_child();
+		if (gives_up)
+			gives_up = 0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		for (int i = 0; i < n; i++) {
 			int fd = ev[i].data.fd;
 

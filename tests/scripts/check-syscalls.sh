@@ -17,7 +17,8 @@ sed -n 's/^SYSCALL(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/base/syscalls.def" | sort 
 { sed -n 's/^\(CALL\|VCALL\|ALIAS\)(\([^,]*, *\)\?\([a-z0-9_]*\),.*/\3/p' "$TOP/shim/libc/calls.def"
 	sed -n 's/^ALIAS(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/libc/calls.def"
 	printf '%s\n' io_uring_setup io_uring_enter io_uring_register pselect6 seccomp \
-		landlock_restrict_self; } >"$TMP/passed"
+		landlock_restrict_self lsm_set_self_attr keyctl setuid setgid setreuid setregid \
+		setresuid setresgid setgroups; } >"$TMP/passed"
 # of NAMES...: those without a row
 without() { sort -u | grep -vxFf "$TMP/own" | grep -vxFf "$TMP/passed"; }
 # A name that older headers lack is no use of it.

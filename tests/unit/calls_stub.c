@@ -364,7 +364,8 @@ void fork_watch(int pid) { (void)pid; errno = 0; }
 void fork_failed(void) { errno = 0; }
 void shim_exec_failed(void) { errno = 0; }
 void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
-void shim_before_seccomp(void) { shim_on = false; }
+void shim_off(enum reason r) { (void)r; shim_on = false; }
+void streams_closed(void) { }
 void shim_before_io_uring(void) { }
 void streams_to_tcp(enum reason r) { (void)r; }
 void ready_foreign(struct epoll *e) { (void)e; }
@@ -373,6 +374,9 @@ void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
 void loop_pause(void) { }
 void loop_resume(void) { }
+bool loop_alone(void) { return false; }
+uint32_t own_threads(void) { return 0; }
+bool loop_can_begin(void) { return true; }
 void critical_done(void) { }
 _Thread_local struct thread_signals thread_signals;
 bool shim_wanted(void) { return true; }
