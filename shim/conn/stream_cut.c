@@ -321,8 +321,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (over(s))
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
-	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut &&
-	    epoch == s->rcv.cut.epoch - 1) {
+	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && epoch == s->rcv.cut.epoch - 1 &&
+	    stream_rx_coming(s)) {
 		s->rcv.resent_ns = now_ns();
 		s->rcv.resent_to = off;
 		atomic_store(&s->rcv.resent_end, off - s->rcv.cut.delta);

@@ -226,14 +226,41 @@ uint64_t stream_final_in_ring(struct stream *s);
 void stream_resent_in_vain(struct stream *s);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the
 						 * end or not */
-/* It was told, and the kernel does not show it yet: bytes that come before it are under way, and
- * reads of the kernel's own would give a part of them for all. 0: no; else microseconds after
- * which to look again. Takes rcv.lock. */
-uint64_t stream_end_under_way(struct stream *s);
+/* The end, or a count of bytes, was told, and the kernel does not show it yet: bytes that come
+ * before it are under way, and the kernel's own answers would be of a part of them. 0: no; else
+ * microseconds after which to look again. Takes rcv.lock. */
+uint64_t stream_told_under_way(struct stream *s);
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
-/* A rewind is under way; when it ends there is something to read, or room. Lock of that half
- * held. */
-bool stream_rx_coming(struct stream *s);
+/* Up to which offset the ring has bytes that come when a rewind ends, or a cut that only the sender
+ * has made; 0: neither is under way. Lock of that half held. */
+static inline uint64_t stream_rx_coming_to(struct stream *s)
+{
+	uint8_t state = s->rcv.cut.state;
+	struct ring_shared *sh;
+	uint64_t wr, cut, most;
+
+	if ((state != CUT_RX_F && state != CUT_RX_A) || !atomic_load(&s->link))
+		return 0;
+	sh = s->rcv.ring.sh;
+	if (state == CUT_RX_F && s->rcv.cut.was_cut)
+		return atomic_load_explicit(&sh->wr, memory_order_acquire);
+	/* The sender's header is there before its CUT, which may come when the receiver has
+	 * frozen. */
+	if (atomic_load_explicit(&sh->epoch, memory_order_acquire) !=
+	    s->rcv.cut.epoch - (state == CUT_RX_F))
+		return 0;
+	wr = atomic_load_explicit(&sh->wr, memory_order_acquire);
+	cut = atomic_load_explicit(&sh->cut, memory_order_relaxed);
+	most = s->rcv.ring.large_size > s->rcv.ring.size ? s->rcv.ring.large_size
+							  : s->rcv.ring.size;
+	return wr > cut && wr - cut <= most ? wr : 0;
+}
+
+static inline bool stream_rx_coming(struct stream *s)
+{
+	return stream_rx_coming_to(s) > s->rcv.cut.rd;
+}
+
 /* A rewind has sent bytes again, and the kernel does not have all of them yet. */
 bool stream_rx_resent(struct stream *s);
 /* All that may be on its way when reads find nothing. A poll says so, and so whoever finds nothing
@@ -349,7 +376,7 @@ void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
 	return s->rcv.peeked > s->rcv.cut.rd + n && !atomic_load(&s->peer_gone) && !s->rcv.eof &&
-	       (s->rcv.cut.state >= CUT_RX_K || resent);
+	       (s->rcv.cut.state >= CUT_RX_K || resent || stream_rx_coming(s));
 }
 /* Of none that are there now. */
 static inline bool stream_owes_any(struct stream *s, bool resent)
@@ -357,6 +384,12 @@ static inline bool stream_owes_any(struct stream *s, bool resent)
 	return stream_owes(s, 0, resent) ||
 	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rcv.eof);
 }
+/* A read has taken all that there is, and more was sent before, which it would have found on
+ * TCP. */
+bool stream_owes_more(struct stream *s, bool resent);
+/* The same of a peek that has found n. In a rewind it sees the ring, too; but not before its CUT is
+ * here, or where the receiver had frozen when that came. */
+bool stream_owes_peek(struct stream *s, uint64_t n, bool resent);
 static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 {
 	s->rcv.peeked = s->rcv.resent_to = 0;

@@ -10,6 +10,9 @@
  * here, whoever finds nothing waits as well. The same if a waiter was told of a large block that
  * its sender offers, and the call that follows has no room for it: then it comes by the ring.
  *
+ * And TCP gives all that it has. So a read that wants more than it finds waits for what a cut or
+ * a rewind moves at that moment: it would find that, too, if it had gone by TCP.
+ *
  * Lock: rcv.lock, taken where it says so. Nobody sleeps holding it.
  */
 #include <linux/sockios.h>
@@ -28,7 +31,8 @@
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) &&
+	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end) ||
+	     stream_rx_coming(s)) &&
 	    s->rcv.cut.rd + n > s->rcv.peeked)
 		s->rcv.peeked = s->rcv.cut.rd + n;
 }
@@ -145,10 +149,31 @@ static uint64_t sent_to(struct stream *s, bool resent)
 
 	if (s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut && !ring_rx_refresh(&s->rcv.ring))
 		return s->rcv.ring.wr;
+	if (stream_rx_coming(s))
+		return stream_rx_coming_to(s);
 	if (!resent)
 		return 0;
 	return cut == UINT64_MAX || s->rcv.resent_to < s->rcv.cut.rd + cut ? s->rcv.resent_to
 									   : s->rcv.cut.rd + cut;
+}
+
+bool stream_owes_more(struct stream *s, bool resent)
+{
+	if (stream_owes(s, 0, resent))
+		return true;
+	if (atomic_load(&s->peer_gone) || s->rcv.eof ||
+	    atomic_load_explicit(&s->rcv.late_epoch, memory_order_relaxed) == s->rcv.cut.epoch)
+		return false;
+	return stream_rx_coming(s) || (resent && sent_to(s, true) > s->rcv.cut.rd);
+}
+
+bool stream_owes_peek(struct stream *s, uint64_t n, bool resent)
+{
+	if (stream_owes(s, n, resent))
+		return true;
+	if (s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut)
+		return false;
+	return stream_owes_more(s, false) && stream_rx_coming_to(s) > s->rcv.cut.rd + n;
 }
 
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
@@ -161,7 +186,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 
 	if (stream_final_seen(s))
 		stream_show_end(s, s->rcv.end_at);
-	if (!ring && s->rcv.peeked <= s->rcv.cut.rd && !resent)
+	if (!ring && s->rcv.peeked <= s->rcv.cut.rd && !resent && !stream_rx_coming(s))
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rcv.cut))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);

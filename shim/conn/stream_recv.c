@@ -476,7 +476,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller, resent, shut, tcp;
+		bool nonblock, hiccup, owed, poller, resent, shut, some, tcp;
 		uint32_t epoch;
 
 		lock_take(&s->rcv.lock);
@@ -504,12 +504,15 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
 		owed = false;
-		if (r > 0)
+		some = peek && r > 0;
+		if (some)
 			owed = c.left && !call.switched_path &&
-			       stream_owes(s, peek ? (uint64_t)r : 0, resent);
+			       stream_owes_peek(s, (uint64_t)r, resent);
+		else if (r > 0)
+			owed = c.left && !call.switched_path && stream_owes_more(s, resent);
 		else if (r == -EAGAIN && (nonblock || done || shut))
 			owed = c.left && !call.switched_path &&
-			       (done ? stream_owes(s, 0, resent) : stream_owes_any(s, resent));
+			       (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
 			 asks_again(s, r);
 		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.switched_path &&
@@ -526,7 +529,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_peeked(s, gen, fd, peek && r > 0, &waited)) {
+		if (owed && stream_await_peeked(s, gen, fd, some, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)

@@ -8,7 +8,7 @@
  * not woken, and what was shown must not vanish between two states. What it reads of the path
  * stays mapped because the caller is inside link_read_enter().
  *
- * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rcv.lock; the
+ * Locks: stream_home_event() takes both of the stream, stream_told_under_way() rcv.lock; the
  * others none.
  */
 #include <netinet/tcp.h>
@@ -36,12 +36,6 @@ static bool roomy(const struct ring_tx *r)
 	if (rd < r->rd)
 		rd = r->rd;
 	return dev <= rd && (rd > wr || leaves_room(wr - rd, limit));
-}
-
-bool stream_rx_coming(struct stream *s)
-{
-	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut &&
-	       atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) > s->rcv.cut.rd;
 }
 
 bool stream_rx_resent(struct stream *s)
@@ -151,7 +145,7 @@ static struct stream_view view_once(struct stream *s)
 	 * moment later. */
 	if (promised(s, final))
 		v.coming |= EPOLLIN;
-	v.cut |= stream_rx_coming(s);
+	v.cut |= rx == CUT_RX_F && stream_rx_coming(s);
 	/* One look at the state for all of this: it may be TCP's by now, which has not been
 	 * asked. */
 	if (tx_coming(s, tx))
@@ -244,16 +238,17 @@ static bool home_shows(struct stream *s)
 	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
 }
 
-uint64_t stream_end_under_way(struct stream *s)
+uint64_t stream_told_under_way(struct stream *s)
 {
 	uint64_t since, now = now_ns();
-	bool told;
+	bool end, count;
 
 	lock_take(&s->rcv.lock);
-	told = s->rcv.fin_known || s->rcv.end_peeked;
+	end = s->rcv.fin_known || s->rcv.end_peeked;
+	count = stream_rx_resent(s) && s->rcv.peeked > s->rcv.cut.rd;
 	since = now - s->rcv.resent_ns;
 	lock_give(&s->rcv.lock);
-	if (!told || atomic_load(&s->fallback.rdhup) || home_shows(s))
+	if (!count && (!end || atomic_load(&s->fallback.rdhup) || home_shows(s)))
 		return 0;
 	/* Perhaps nobody makes room for them: rarer and rarer. */
 	return since < END_LOOK_MIN_NS * 2   ? END_LOOK_MIN_NS / 1000

@@ -390,7 +390,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	leaves = !held && !dead && parts && stream_fallback_both(s) && !atomic_load(&s->peer_gone);
 	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone
 	 * answers for. */
-	if (leaves && !l->path_told && !stream_tcp_only(s) && (later = stream_end_under_way(s))) {
+	if (leaves && !l->path_told && !stream_tcp_only(s) && (later = stream_told_under_way(s))) {
 		leaves = false;
 		due = earlier(due, now + later);
 	}

@@ -7,9 +7,11 @@ cd "$(dirname "$0")/../.." || exit 1
 bad=0
 
 # WORD FILE what for
-table='stream_rx_coming stream_int.h declared
-stream_rx_coming stream_view.c the function; and who polls is off TCP
+table='stream_rx_coming stream_int.h the function
+stream_rx_coming stream_view.c asked by it; and who polls is off TCP
+stream_rx_coming stream_cut.c a BACK ends it
 stream_rx_coming stream_close.c unread input, which makes a close() a reset
+stream_rx_coming stream_peeked.c what was sent and a read, or a count, waits for
 stream_rx_resent stream_int.h declared
 stream_rx_resent stream_view.c the function; and is it on TCP
 stream_rx_resent stream_close.c unread input
