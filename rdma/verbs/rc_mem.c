@@ -139,15 +139,23 @@ static int make_qp(struct rc *rc)
 	return r ? error() : 0;
 }
 
-/* Which of the device's interrupts the link's events come by: a process's links one after the
- * other, and processes, which mostly have one, not all by the first. */
-static int vector_of(const struct ibv_context *c)
+#define VECTORS 16		/* so many are tried */
+
+/* The link's events come by one of the device's interrupts: those of a process's links one after
+ * the other, of processes, which mostly have one, not all by the first. One that has no room, or
+ * whose processor is gone, is no reason to have no link. */
+static struct ibv_cq *make_cq(const struct rc *rc)
 {
 	static uint32_t links;		/* background thread */
+	struct ibv_context *c = rc->id->verbs;
+	uint32_t n = c->num_comp_vectors > 1 ? (uint32_t)c->num_comp_vectors : 1,
+		 first = (uint32_t)sys(SYS_getpid) + links++;
+	struct ibv_cq *cq = NULL;
 
-	return c->num_comp_vectors > 1 ? (int)(((uint32_t)sys(SYS_getpid) + links++) %
-					       (uint32_t)c->num_comp_vectors)
-				       : 0;
+	for (uint32_t i = 0; i < n && i < VECTORS && !cq; i++)
+		cq = verbs.ibv_create_cq(c, RC_SENDS + RC_RECVS + 1, NULL, rc->channel,
+					 (int)((first + i) % n));
+	return cq;
 }
 
 int rc_open(struct rc *rc, struct rdma_cm_id *id)
@@ -166,8 +174,7 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	rc->channel = verbs.ibv_create_comp_channel(id->verbs);
 	if (!rc->channel || syscall(SYS_fcntl, rc->channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return error();
-	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel,
-				     vector_of(id->verbs));
+	rc->cq = make_cq(rc);
 	if (!rc->cq)
 		return error();
 	r = make_qp(rc);

@@ -308,6 +308,8 @@ static int op_create_cq(struct call *call)
 		return EINVAL;
 	if (ctx->removed)
 		return EIO;
+	if (call->req->b < 63 && (uint64_t)K.vectors_full >> call->req->b & 1)
+		return ENOSPC;
 	cq = obj_new(call->c, K_CQ, sizeof *cq);
 	if (!cq)
 		return ENOMEM;

@@ -55,6 +55,7 @@ struct fake_end {
 static struct fake_end fake[2];
 static unsigned fake_fail;
 static unsigned fake_vectors;	/* that were used, as bits */
+static unsigned fake_bad_vectors;	/* of these none is to be had */
 static uint32_t fake_inline;	/* most bytes of that */
 static uint8_t fake_layer;	/* of its ports */
 static int fake_rd_atom, fake_init_rd_atom;	/* READs that it answers, and has under way */
@@ -230,6 +231,10 @@ static struct ibv_cq *fake_create_cq(struct ibv_context *c, int n, void *x,
 	(void)n, (void)x, (void)ch;
 	assert(v >= 0 && v < (c->num_comp_vectors ? c->num_comp_vectors : 1));
 	fake_vectors |= 1u << v;
+	if (fake_bad_vectors >> v & 1) {
+		errno = ENOSPC;
+		return NULL;
+	}
 	if (fake_fails())
 		return NULL;
 	e->wc_head = e->wc_tail;	/* what another one had is not in this one */

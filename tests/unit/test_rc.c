@@ -751,6 +751,29 @@ START_TEST(vectors)
 }
 END_TEST
 
+/* An interrupt that takes no more: another one does, whichever that is; when all are full there is
+ * no link, and nothing is left. */
+START_TEST(full_vectors)
+{
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch,
+			     .arg = &end[0] };
+	struct rdma_cm_id id = fake[0].id;
+
+	fake[0].ctx.num_comp_vectors = 5;
+	for (int i = 0; i <= 5; i++) {
+		struct rc *rc = rc_new(&end[0].a, &c);
+
+		fake_bad_vectors = 31 & ~(1u << i);
+		fake_vectors = 0;
+		errno = 0;
+		ck_assert_int_eq(rc_open(rc, &id), i < 5 ? 0 : -ENOSPC);
+		ck_assert_uint_eq(fake_vectors & ~fake_bad_vectors, i < 5 ? 1u << i : 0);
+		rc_close(rc);
+	}
+	fake_bad_vectors = 0;
+}
+END_TEST
+
 /* One call for the buffers of all records that one look finds. */
 START_TEST(batches)
 {
@@ -1573,6 +1596,7 @@ int main(void)
 	tcase_add_test(t, fair_budget);
 	tcase_add_test(t, collects);
 	tcase_add_test(t, vectors);
+	tcase_add_test(t, full_vectors);
 	tcase_add_test(t, batches);
 	tcase_add_test(t, short_records);
 	tcase_add_test(t, many_streams);
