@@ -89,17 +89,12 @@ static void links_clear_armed(uint64_t mask)
 	link_read_leave();
 }
 
-static bool drain_one(struct link *l)
+/* What is set there, each bit a word of dirty ones, gets attention. */
+static bool drain_words(struct link *l, struct segment_side *me)
 {
-	struct segment_side *me = &l->segment.side[l->segment.me];
-	uint64_t sum, bits;
+	uint64_t sum = atomic_exchange(&me->summary, 0), bits;
 	bool any = false;
 
-	if (l->wire)
-		l->wire->poll(l);
-	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
-		return false;
-	sum = atomic_exchange(&me->summary, 0);
 	while (sum) {
 		unsigned w = (unsigned)__builtin_ctzll(sum);
 
@@ -122,14 +117,31 @@ static bool drain_one(struct link *l)
 	return any;
 }
 
-bool links_drain(void)
+static bool drain_one(struct link *l, _Atomic uint32_t *takers)
+{
+	struct segment_side *me = &l->segment.side[l->segment.me];
+	bool any;
+
+	if (l->wire)
+		l->wire->poll(l);
+	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
+		return false;
+	if (takers)
+		atomic_fetch_add(takers, 1);
+	any = drain_words(l, me);
+	if (takers)
+		atomic_fetch_sub(takers, 1);
+	return any;
+}
+
+bool links_drain(_Atomic uint32_t *takers)
 {
 	uint32_t n = atomic_load_explicit(&links_top, memory_order_acquire);
 	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (link_is_up(&links[i]))
-			any |= drain_one(&links[i]);
+			any |= drain_one(&links[i], takers);
 	return any;
 }
 

@@ -218,7 +218,7 @@ static void hand_off(struct epoll *e)
 	if (!ring)
 		return;
 	link_read_enter();
-	links_drain();
+	links_drain(NULL);
 	link_read_leave();
 	if (atomic_load(&e->nready))
 		bell_ring(ring);

@@ -68,7 +68,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 void batch_own(struct epoll *e, struct batch *b, int cap)
 {
 	link_read_enter();
-	links_drain();
+	links_drain(NULL);
 	if (b->n < cap && atomic_load_explicit(&e->nready, memory_order_acquire))
 		walk(e, b, cap);
 	link_read_leave();

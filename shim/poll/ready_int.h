@@ -84,7 +84,7 @@ struct epoll {
 	_Atomic uint32_t narmed, ncut, noneshot, nstreams;
 	_Atomic bool level;		/* more than one watch it, or one not for edges */
 	uint32_t news, news_told;	/* what came, and what outer waits were told of */
-	_Atomic uint32_t lookers;	/* threads in peek() */
+	_Atomic uint32_t takers;	/* threads in peek(): see links_drain() */
 	_Atomic uint32_t ninner;	/* items that are instances themselves */
 	struct epitem *inners;
 	_Atomic uint32_t sleepers;	/* threads inside the kernel's wait; written under lock */

@@ -38,20 +38,20 @@ struct seen {
 /*
  * Is there something to say by the paths? Nothing is taken: what has something to say stays
  * queued, and before that one nothing has. Who has taken what is dirty, and has not queued it
- * yet, is one of e->lookers, and does not ring for it.
+ * yet, is one of e->takers, and does not ring for it. Who has taken nothing is none of them: each
+ * of several threads that look again and again would have the others look once more.
  */
 static struct seen peek(struct epoll *e, uint32_t gen)
 {
 	struct seen seen = { 0 };
 
 	link_read_enter();
-	atomic_fetch_add(&e->lookers, 1);
 	ready_looks_at = e;
-	links_drain();
+	links_drain(&e->takers);
 	ready_looks_at = NULL;
 	atomic_thread_fence(memory_order_seq_cst);
 	/* before the look: who is no more has queued it */
-	seen.perhaps = atomic_load(&e->lookers) > 1;
+	seen.perhaps = atomic_load(&e->takers) > 0;
 	lock_take(&e->lock);
 	while (atomic_load(&e->gen) == gen && e->head && !seen.found) {
 		struct epitem *it = e->head;
@@ -68,13 +68,25 @@ static struct seen peek(struct epoll *e, uint32_t gen)
 	}
 	seen.news = e->news != e->news_told;
 	lock_give(&e->lock);
-	atomic_fetch_sub(&e->lookers, 1);
 	link_read_leave();
 	return seen;
 }
 
-/* How often a bell was silenced: until it is, it shows that it has rung. */
-static _Atomic uint32_t silences;
+/* A bell shows that it has rung until it is silenced: so often that began, and so often it is done.
+ * Who reads the second first, and the first last, and finds them equal, has seen all rings. */
+static _Atomic uint32_t silencing, silenced;
+
+static void silence_bell(struct bell *b)
+{
+	struct pollfd p = { .fd = b->fd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+
+	if (!sys(SYS_ppoll, &p, 1, &zero, NULL, 8))
+		return;
+	atomic_fetch_add(&silencing, 1);
+	bell_drain(b);
+	atomic_fetch_add(&silenced, 1);
+}
 
 /* False: it has no bell, so no path has anything to say. */
 static bool armed(struct epoll *e, uint32_t gen, bool silence)
@@ -83,10 +95,8 @@ static bool armed(struct epoll *e, uint32_t gen, bool silence)
 
 	lock_take(&e->lock);
 	ok = atomic_load(&e->gen) == gen && e->bell;
-	if (ok && silence) {
-		bell_drain(e->bell);
-		atomic_fetch_add(&silences, 1);
-	}
+	if (ok && silence)
+		silence_bell(e->bell);
 	if (ok)
 		bell_arm(e->bell);
 	lock_give(&e->lock);
@@ -240,11 +250,11 @@ static bool proved(struct epoll *e, uint32_t gen, int depth)
 
 		if (settle(e, gen, true, true))
 			return true;
-		n = atomic_load(&silences);
+		n = atomic_load(&silenced);
 		k = kernel_says(e, gen);
 		if (!(k & EPOLLIN))
 			return false;
-		if (!(any ? k & EPOLLPRI : rung(e, gen, depth)) && n == atomic_load(&silences) &&
+		if (!(any ? k & EPOLLPRI : rung(e, gen, depth)) && n == atomic_load(&silencing) &&
 		    !resynced(e, gen))
 			return true;
 	}

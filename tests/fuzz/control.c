@@ -303,7 +303,7 @@ static void app(struct chan *c, uint8_t op, struct input *in)
 			abort();
 	} else {
 		link_read_enter();
-		links_drain();
+		links_drain(NULL);
 		ev = stream_view(c->s).synth;
 		stream_at_end(c->s);
 		link_read_leave();

@@ -11,21 +11,24 @@
  * anew since it was told last), makes sure that there is something, and then waits inside until
  * there is nothing more, as programs do (with -DREADS: reads, and never waits inside).
  *
+ * TWO: two outer waits prove at the same time.
+ *
  * DEEP: the outer wait does not watch the instance itself but another one, in which it is: what it
  * finds is told only if the kernel says so, too.
  *
  * Wanted: what is published is taken, so nobody sleeps for ever (no invalid end state), and the
  * outer wait is never told of an instance in which there is nothing while nobody else takes
- * anything (-DALONE).
+ * anything (-DALONE). A proof has an end, once nothing more comes (TWO, no cycle without progress).
  *
  * Broken on purpose, each must be found: NO_LOOK (no look after arming), NO_SETTLE (who took the
  * bell's event out of the kernel's list leaves the bell as it is), NO_ATTENTION (who queues what
  * is dirty does not ring for the outer waits), DISARM (the last sleeper inside disarms),
  * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
- * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), DEEP,
+ * not armed at once), DEEP with NO_TAKERS (nobody minds what another thread has in hand), DEEP,
  * EDGE and READS with NEWS_FIRST (or not, where there is something that is no change), ALONE with
  * NO_PROOF (the kernel's word is passed on), ALONE and READS with BELIEVE (it is passed on after a
- * proof in which a bell rang).
+ * proof in which a bell rang), TWO with HELD (who looks counts as a looker all the time) and with
+ * HELD_DRAIN (while it drains, also where nothing is dirty).
  */
 #ifndef N
 #define N 3
@@ -36,7 +39,7 @@ bool dirty, queued;		/* the slot's mark, and the item in the instance's list */
 bool armed;			/* who publishes rings */
 bool asleep;			/* struct bell.sleeping: who queues rings */
 bool ticks, listed;		/* the timer, and the kernel's list of the instance */
-byte lookers;			/* in peek() */
+byte takers;			/* have taken what is dirty, and not queued it yet */
 bool fresh;			/* something came since the outer wait was told */
 bool edge;			/* the outer instance has it in its own list */
 
@@ -69,16 +72,36 @@ inline drain()
  * in the list. */
 inline peek()
 {
-	lookers++;
+#if defined(HELD) || defined(HELD_DRAIN)
+	takers++;
 	d_step { was = dirty; dirty = false };
 	if :: was -> d_step { queued = true; fresh = true } :: else fi;
-#ifdef NO_LOOKERS
-	perhaps = false;
+#ifdef HELD_DRAIN
+	takers--;
+	perhaps = takers > 0;
 #else
-	perhaps = lookers > 1;
+	perhaps = takers > 1;
 #endif
 	d_step { found = READY; queued = found; news = fresh };
-	lookers--
+#ifdef HELD
+	takers--
+#endif
+#else
+	if
+	:: dirty ->
+		takers++;
+		d_step { was = dirty; dirty = false };
+		if :: was -> d_step { queued = true; fresh = true } :: else fi;
+		takers--
+	:: else
+	fi;
+#ifdef NO_TAKERS
+	perhaps = false;
+#else
+	perhaps = takers > 0;
+#endif
+	d_step { found = READY; queued = found; news = fresh }
+#endif
 }
 
 inline settle()
@@ -129,7 +152,7 @@ active proctype inner()
 	byte rounds;
 	bool was, found, perhaps, news, took, bell;
 
-#ifndef ALONE
+#if !defined(ALONE) && !defined(TWO)
 	do
 	:: rounds < 2 -> rounds++; wait_inside()
 	:: rounds < 2 ->	/* sleeps there, and has a timeout */
@@ -150,17 +173,28 @@ active proctype inner()
 #define WAKES (listed && ticks)
 #endif
 
-active proctype outer()
+#ifdef TWO
+#define OUTERS 2
+#define OVER false	/* who takes something does not end the other's proof by that */
+#else
+#define OUTERS 1
+#define OVER (rd == N)
+#endif
+
+active [OUTERS] proctype outer()
 {
 	bool was, found, perhaps, news, took, bell, proved;
 
 	settle();	/* the instance is watched from now on */
 	do
-	:: rd == N -> break
+	:: OVER -> break
 	:: else ->
+#ifdef TWO
+end:
+#endif
 		if
 		:: d_step { WAKES -> edge = false; proved = listed && ticks }
-		:: rd == N -> break
+		:: OVER -> break
 		fi;
 		if :: !proved -> goto again :: else fi;	/* an edge that no longer holds */
 #ifndef NO_PROOF
@@ -209,6 +243,7 @@ prove:
 #endif
 		:: else
 		fi;
-again:		skip
+again:
+progress:	skip
 	od
 }

@@ -179,12 +179,10 @@ void link_read_leave(void) {}
 
 static void (*on_drain)(void);		/* called by each */
 
-bool links_drain(void)
+static bool take_dirty(void)
 {
 	bool any = false;
 
-	if (on_drain)
-		on_drain();
 	if (!atomic_exchange(&any_dirty, 0))
 		return false;
 	for (int i = 0; i < STREAMS; i++) {
@@ -193,6 +191,22 @@ bool links_drain(void)
 			any = true;
 		}
 	}
+	return any;
+}
+
+bool links_drain(_Atomic uint32_t *takers)
+{
+	bool any;
+
+	if (on_drain)
+		on_drain();
+	if (!atomic_load(&any_dirty))
+		return false;
+	if (takers)
+		atomic_fetch_add(takers, 1);
+	any = take_dirty();
+	if (takers)
+		atomic_fetch_sub(takers, 1);
 	return any;
 }
 

@@ -318,6 +318,92 @@ START_TEST(rings_for_nothing)
 }
 END_TEST
 
+static __thread bool stays;
+static _Atomic bool there, go;
+
+static void stay(void)
+{
+	if (!stays)
+		return;
+	atomic_store(&there, true);
+	while (!atomic_load(&go))
+		sched_yield();
+}
+
+static void *looker(void *arg)
+{
+	stays = true;
+	ck_assert_int_eq(poll_in(ep[0], 0), 0);
+	return arg;
+}
+
+/* Another thread is in the middle of such a look, has taken nothing, and is off its processor. */
+START_TEST(look_meanwhile)
+{
+	pthread_t t;
+
+	chain(EPOLLIN, EPOLLIN);
+	on_drain = stay;
+	notify(0);
+	pthread_create(&t, NULL, looker, NULL);
+	while (!atomic_load(&there))
+		sched_yield();
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(poll_in(ep[0], 0), 0);
+		ck_assert_int_eq(select_in(ep[1], 0), 0);
+		ck_assert_int_eq(look(ep[DEEP], 0), 0);
+		notify(0);
+	}
+	shows(0, EPOLLIN);
+	ck_assert_int_eq(poll_in(ep[0], 0), 1);
+	fakes[0].synth = 0;
+	atomic_store(&go, true);
+	pthread_join(t, NULL);
+}
+END_TEST
+
+static _Atomic uint32_t looks, wrong;
+static _Atomic bool no_more;
+
+static void *crowd_looks(void *arg)
+{
+	int kind = (int)(intptr_t)arg;
+	struct epoll_event ev;
+
+	while (!atomic_load(&no_more)) {
+		int r = kind == 0 ? poll_in(ep[0], 0) : kind == 1 ? select_in(ep[0], 0)
+			: ready_epoll_wait(of(ep[kind - 1]), ep[kind - 1], &ev, 1, 0, NULL);
+
+		atomic_fetch_add(&looks, 1);
+		if (r)
+			atomic_fetch_add(&wrong, 1);
+	}
+	return NULL;
+}
+
+/* Many look at all depths at once, bells ring, and there is never anything. Not faster than looks
+ * end: one that hears a thousand rings believes them. */
+#define CROWD 8
+START_TEST(crowd)
+{
+	pthread_t t[CROWD];
+
+	chain(EPOLLIN, EPOLLIN);
+	for (int i = 0; i < CROWD; i++)
+		pthread_create(&t[i], NULL, crowd_looks, (void *)(intptr_t)(_i ? i % 2 : i % 4));
+	for (uint32_t n = 0; n < 60000;) {
+		notify(0);
+		while (atomic_load(&looks) == n)
+			sched_yield();
+		n = atomic_load(&looks);
+	}
+	atomic_store(&no_more, true);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_msg(!wrong, "%u of %u looks show what is not there", wrong, looks);
+}
+END_TEST
+
 struct sleeper { pthread_t t; int in, r; uint64_t deadline; struct epoll_event ev; };
 
 static void *sleep_thread(void *arg)
@@ -486,6 +572,8 @@ int main(void)
 	tcase_add_test(c, kernel_members);
 	tcase_add_test(c, stale_interest);
 	tcase_add_loop_test(c, rings_for_nothing, 0, 2);
+	tcase_add_test(c, look_meanwhile);
+	tcase_add_loop_test(c, crowd, 0, 2);
 	tcase_add_loop_test(c, asleep, 0, 2);
 	tcase_add_loop_test(c, unheard, 0, 2);
 	tcase_add_loop_test(c, teams, 0, 10);
