@@ -278,6 +278,13 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		bg_look(s);
 }
 
+void stream_protocol_error(struct stream *s)
+{
+	stat_add(STAT_bad_peer, 1);
+	stat_row_reason(s->row, REASON_PROTOCOL);
+	stream_reset(s);
+}
+
 static void judge(struct stream *s, const struct cut_out *out, const char *half, enum cut_ev ev)
 {
 	if (!out->bad)
@@ -285,8 +292,10 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 	log_line(1, "fd %d: %s: %s half, event %s", atomic_load(&s->fd),
 		 out->stray ? "the cut machine left its table" : "protocol error", half,
 		 cut_ev_name(ev));
-	if (!out->stray)
-		stat_add(STAT_bad_peer, 1);
+	if (!out->stray) {
+		stream_protocol_error(s);
+		return;
+	}
 	stat_row_reason(s->row, REASON_PROTOCOL);
 	stream_reset(s);
 }

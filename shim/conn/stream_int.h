@@ -161,6 +161,7 @@ bool stream_roomy(const struct stream *s);	/* the ring is writable to those who 
 bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. snd.lock held. True: more to do later. */
 bool stream_resend(struct stream *s);
+void stream_protocol_error(struct stream *s);	/* the peer has lied: a reset. Either lock held */
 /* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
 void stream_decline(struct stream *s);	/* ends an arming that is under way. Both locks held */
 void stream_reset(struct stream *s);

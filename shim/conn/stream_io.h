@@ -65,6 +65,16 @@ static inline void cursor_step(struct cursor *c, size_t n)
 	}
 }
 
+/* Empty chunks; the cursor is not at its end. */
+static inline void cursor_skip_empty(struct cursor *c)
+{
+	while (c->n && c->skip == c->iov->iov_len) {
+		c->iov++;
+		c->n--;
+		c->skip = 0;
+	}
+}
+
 static inline size_t iov_sum(const struct iovec *v, size_t n)
 {
 	size_t sum = 0;

@@ -170,6 +170,49 @@ static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64
 	return r;
 }
 
+/* n bytes of the ring, behind `peeked`, into the cursor. False: not all of that memory is the
+ * caller's, and where the cursor stands says nothing. rcv.lock held. */
+static bool copy_out(struct stream *s, struct cursor *c, uint64_t peeked, size_t n, int flags)
+{
+	for (size_t at = 0; at < n;) {
+		size_t part = c->iov->iov_len - c->skip, good;
+
+		if (part > n - at)
+			part = n - at;
+		good = part;
+		if (part && !(flags & MSG_TRUNC)) {
+			char *p = (char *)c->iov->iov_base + c->skip;
+
+			good = usermem_ok(&s->rcv.mem, p, part, true);
+			if (good >= COPY_SHARE_MIN)
+				ring_rx_copy_by(&s->rcv.ring, peeked + at, p, good, copy_shared);
+			else if (good)
+				ring_rx_copy(&s->rcv.ring, peeked + at, p, good);
+		}
+		if (good < part)
+			return false;
+		at += part;
+		cursor_step(c, part);
+		if (at < n)
+			cursor_skip_empty(c);
+	}
+	return true;
+}
+
+/* The block that the sender offers. As direct_read(). rcv.lock held. */
+static ssize_t take_offer(struct stream *s, struct cursor *c, int flags)
+{
+	struct iovec v[16];
+	int n = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
+	ssize_t got = direct_read(s, v, n);
+
+	if (got > 0)
+		cursor_step(c, (size_t)got);
+	else if (!got)
+		stream_show(s, 1);
+	return got;
+}
+
 /* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_read().
  * `first`: nothing was read before; else an offer stays for the next call, since it may have to
  * forget what was read. rcv.lock held. */
@@ -180,10 +223,10 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rcv.ring) - peeked;
-		struct cursor before;
-		size_t n, at = 0;
-		bool bad = false, dev;
+		struct cursor before = *c;
 		ssize_t r;
+		size_t n;
+		bool dev;
 
 		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rcv.ring))
@@ -193,21 +236,15 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 		n = c->left < avail ? c->left : avail;
 		if (!n && stream_look_at_wire(s))
 			continue;
-		if (!n && direct_offered(&s->rcv.ring) && (done || !first))
-			break;
 		if (!n && direct_offered(&s->rcv.ring)) {
-			struct iovec v[16];
-			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0
-								: cursor_iov(c, v, 16, SIZE_MAX);
-			ssize_t got = direct_read(s, v, nv);
-
-			if (got < 0)
-				return got;
-			cursor_step(c, (size_t)got);
-			done += (size_t)got;
-			if (got)
+			if (done || !first)
+				break;
+			r = take_offer(s, c, flags);
+			if (r < 0)
+				return r;
+			done = (size_t)r;
+			if (r)
 				continue;
-			stream_show(s, 1);
 		}
 		if (!n) {
 			direct_idle(s);
@@ -227,48 +264,17 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 		}
 		if (n > chunk)
 			n = chunk;
-		before = *c;
-		while (at < n) {
-			size_t chunk = c->iov->iov_len - c->skip;
-
-			if (chunk > n - at)
-				chunk = n - at;
-			if (chunk && !(flags & MSG_TRUNC)) {
-				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->rcv.mem, p, chunk, true);
-
-				bad = good < chunk;
-				chunk = good;
-				if (chunk >= COPY_SHARE_MIN)
-					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, chunk,
-							copy_shared);
-				else if (chunk)
-					ring_rx_copy(&s->rcv.ring, peeked + at, p, chunk);
-			}
-			at += chunk;
-			cursor_step(c, chunk);
-			if (bad) {	/* the kernel drops its whole chunk, too */
-				n = 0;
-				break;
-			}
-			while (at < n && c->n && c->skip == c->iov->iov_len) {
-				c->iov++;
-				c->n--;
-				c->skip = 0;
-			}
-		}
-		done += n;
-		if (bad) {
-			*c = before;
+		if (!copy_out(s, c, peeked, n, flags)) {
+			*c = before;	/* the kernel drops its whole chunk, too */
 			if (done)
 				break;
 			return -EFAULT;
 		}
-		if (flags & MSG_PEEK) {
+		done += n;
+		if (flags & MSG_PEEK)
 			peeked += n;
-			continue;
-		}
-		took_from_ring(s, n);
+		else
+			took_from_ring(s, n);
 	}
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
@@ -317,6 +323,82 @@ static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
 	return done ? (long)done : r;
 }
 
+static long try_recv(struct stream *s, int fd, struct cursor *c, int flags);
+
+/* TCP gave `r`: a reset. What the ring still has comes before the error. Who sends through a ring
+ * must hear of it, too. rcv.lock held. */
+static long tcp_reset(struct stream *s, int fd, struct cursor *c, int flags, long r)
+{
+	bool kernels = s->rcv.cut.state == CUT_RX_T;
+
+	if (!kernels)
+		atomic_store(&s->err, stream_reset_errno(s, (int)-r));
+	lock_take(&s->snd.lock);
+	stream_peer_dead(s);
+	lock_give(&s->snd.lock);
+	return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
+}
+
+/* TCP gave `r`: 0, or -errno. What the read gives. rcv.lock held. */
+static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags, long r)
+{
+	bool bound = !atomic_load(&s->peer_gone) && atomic_load(&s->link);
+
+	if (r == -EAGAIN || r == -EFAULT)	/* EFAULT: of the caller, not of the connection */
+		return r;
+	if (r < 0 && !stream_fallback_both(s) && bound)
+		return tcp_reset(s, fd, c, flags, r);
+	/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
+	if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
+		return 0;
+	/* its process may have ended, and left input unread */
+	if (r == 0 && bound) {
+		bool later;
+
+		lock_take(&s->snd.lock);
+		later = stream_fin_seen(s);
+		lock_give(&s->snd.lock);
+		if (later)
+			return -EAGAIN;
+		if (atomic_load(&s->peer_gone))
+			return try_recv(s, fd, c, flags);
+	}
+	if (r == 0 && true_fin(s)) {
+		s->rcv.eof = 1;
+		return 0;
+	}
+	/* BACK, or the end of the control socket, settles it in a moment. */
+	if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) &&
+	    atomic_load(&s->link)) {
+		s->rcv.fin_held = 1;
+		return -EAGAIN;
+	}
+	if (r == 0 && s->rcv.cut.state == CUT_RX_K)
+		r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
+	if (cut_rx_ring_after_tcp(&s->rcv.cut)) {
+		if (r < 0)
+			atomic_store(&s->err, (int)-r);	/* after what the ring still has */
+		/* The sender died in the middle of a rewind; what it held is still there. */
+		if (s->rcv.cut.rd < s->rcv.cut.cut_at)
+			return -ECONNRESET;
+		s->rcv.ring.rd = s->rcv.cut.rd;
+		s->rcv.ring.wr = s->rcv.cut.rd;
+		return ring_recv(s, c, flags, true);
+	}
+	return r ? r : at_the_end(s);
+}
+
+/* n bytes were read from TCP. rcv.lock held. */
+static void took_from_tcp(struct stream *s, uint64_t n)
+{
+	s->rcv.cut.rd += n;
+	atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], n, memory_order_relaxed);
+	if (s->rcv.cut.state == CUT_RX_K)
+		ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
+	if (s->rcv.cut.back_pending)
+		stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try
  * again. rcv.lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
@@ -338,71 +420,10 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
 			r = peek_on(s, c, r, flags);
-		if (r == -EFAULT)	/* of the caller, not of the connection */
-			return r;
-		/* A reset: what the ring still has comes before the error. Who sends through a
-		 * ring must hear of it, too. */
-		if (r < 0 && r != -EAGAIN && !stream_fallback_both(s) &&
-		    !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			bool kernels = s->rcv.cut.state == CUT_RX_T;
-
-			if (!kernels)
-				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
-			lock_take(&s->snd.lock);
-			stream_peer_dead(s);
-			lock_give(&s->snd.lock);
-			return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags)
-								      : r;
-		}
-		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
-		if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
-			return 0;
-		/* its process may have ended, and left input unread */
-		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			bool later;
-
-			lock_take(&s->snd.lock);
-			later = stream_fin_seen(s);
-			lock_give(&s->snd.lock);
-			if (later)
-				return -EAGAIN;
-			if (atomic_load(&s->peer_gone))
-				return try_recv(s, fd, c, flags);
-		}
-		if (r == 0 && true_fin(s)) {
-			s->rcv.eof = 1;
-			return 0;
-		}
-		/* BACK, or the end of the control socket, settles it in a moment. */
-		if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) &&
-		    atomic_load(&s->link)) {
-			s->rcv.fin_held = 1;
-			return -EAGAIN;
-		}
-		if (r == 0 && s->rcv.cut.state == CUT_RX_K)
-			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
-		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rcv.cut)) {
-			if (r < 0)
-				atomic_store(&s->err, (int)-r);	/* after what the ring still has */
-			/* The sender died in the middle of a rewind; what it held is still
-			 * there. */
-			if (s->rcv.cut.rd < s->rcv.cut.cut_at)
-				return -ECONNRESET;
-			s->rcv.ring.rd = s->rcv.cut.rd;
-			s->rcv.ring.wr = s->rcv.cut.rd;
-			return ring_recv(s, c, flags, true);
-		}
 		if (r <= 0)
-			return r ? r : at_the_end(s);
-		if (!(flags & MSG_PEEK)) {
-			s->rcv.cut.rd += (uint64_t)r;
-			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r,
-						  memory_order_relaxed);
-			if (s->rcv.cut.state == CUT_RX_K)
-				ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
-			if (s->rcv.cut.back_pending)
-				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
-		}
+			return tcp_gave_none(s, fd, c, flags, r);
+		if (!(flags & MSG_PEEK))
+			took_from_tcp(s, (uint64_t)r);
 		done = (size_t)r;
 		cursor_step(c, done);
 		if (s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
@@ -417,11 +438,10 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	}
 	r = ring_recv(s, c, flags, !done);
 	if (r == -EPROTO || r == -EIO) {
-		if (r == -EPROTO) {
-			stat_add(STAT_bad_peer, 1);
-			stat_row_reason(s->row, REASON_PROTOCOL);
-		}
-		stream_reset(s);
+		if (r == -EPROTO)
+			stream_protocol_error(s);
+		else
+			stream_reset(s);
 		r = -ECONNRESET;
 	}
 	if (done)
@@ -460,6 +480,51 @@ static bool at_mark(int fd)
 	return sys(SYS_ioctl, fd, SIOCATMARK, &mark) >= 0 && mark;
 }
 
+/* What one attempt under the lock has found. */
+struct attempt {
+	long r;
+	bool hiccup;		/* a rewind is under way, which is waited for though the call must
+				 * not block */
+	bool owed;		/* less than was promised to those who poll */
+	bool empty_reads;	/* asks_again() */
+	bool tcp;		/* TCP had the first bytes */
+	uint32_t epoch;
+};
+
+/* `done`: bytes of the call before. rcv.lock held. */
+static void recv_once(struct stream *s, int fd, struct cursor *c, int flags, size_t done,
+		      bool nonblock, bool switched, struct attempt *a)
+{
+	bool resent = stream_rx_resent(s), peek = flags & MSG_PEEK, shut;
+	long r;
+
+	a->tcp = cut_rx_tcp_left(&s->rcv.cut) != 0;
+	a->r = r = try_recv(s, fd, c, flags);
+	if (r == -ESTALE)
+		return;
+	shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut.rd);
+	if (shut)	/* the end, behind what was there before it */
+		r = !switched && stream_owes_any(s, resent) ? -EAGAIN : 0;
+	if (peek && r > 0)
+		stream_show(s, (uint64_t)r);
+	a->owed = false;
+	if (peek && r > 0)
+		a->owed = c->left && !switched && stream_owes_peek(s, (uint64_t)r, resent);
+	else if (r > 0)
+		a->owed = c->left && !switched && stream_owes_more(s, resent);
+	else if (r == -EAGAIN && (nonblock || done || shut))
+		a->owed = c->left && !switched &&
+			  (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
+	a->empty_reads = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
+			 asks_again(s, r);
+	a->hiccup = r == -EAGAIN && (nonblock || shut) && !done && !switched &&
+		    (resent || stream_rx_promised(s));
+	a->epoch = s->rcv.cut.epoch;
+	if (done)
+		stream_untold(s, r);
+	a->r = r;
+}
+
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -476,8 +541,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller, resent, shut, some, tcp;
-		uint32_t epoch;
+		struct attempt a;
+		bool nonblock;
 
 		lock_take(&s->rcv.lock);
 		if (!stream_still_named(s, gen, &fd)) {
@@ -491,45 +556,21 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		nonblock = late || flags & MSG_DONTWAIT ||
 			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		before = c;
-		tcp = cut_rx_tcp_left(&s->rcv.cut) != 0;
-		resent = stream_rx_resent(s);
-		r = try_recv(s, fd, &c, flags);
-		if (r == -ESTALE) {
-			lock_give(&s->rcv.lock);
-			continue;
-		}
-		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut.rd);
-		if (shut)	/* the end, behind what was there before it */
-			r = !call.switched_path && stream_owes_any(s, resent) ? -EAGAIN : 0;
-		if (peek && r > 0)
-			stream_show(s, (uint64_t)r);
-		owed = false;
-		some = peek && r > 0;
-		if (some)
-			owed = c.left && !call.switched_path &&
-			       stream_owes_peek(s, (uint64_t)r, resent);
-		else if (r > 0)
-			owed = c.left && !call.switched_path && stream_owes_more(s, resent);
-		else if (r == -EAGAIN && (nonblock || done || shut))
-			owed = c.left && !call.switched_path &&
-			       (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
-		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
-			 asks_again(s, r);
-		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.switched_path &&
-			 (resent || stream_rx_promised(s));
-		epoch = s->rcv.cut.epoch;
-		if (done)
-			stream_untold(s, r);
+		recv_once(s, fd, &c, flags, done, nonblock, call.switched_path, &a);
 		lock_give(&s->rcv.lock);
-		if (poller)
+		r = a.r;
+		if (r == -ESTALE)
+			continue;
+		if (a.empty_reads)
 			found_poller(s, fd, gen);
-		if (hiccup) {
-			stream_ride_out(s, fd, EPOLLIN, epoch, &call);
+		if (a.hiccup) {
+			stream_ride_out(s, fd, EPOLLIN, a.epoch, &call);
 			continue;
 		}
-		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
+		if (r > 0 && a.tcp && c.left && !peek && (a.owed || flags & MSG_WAITALL) &&
+		    at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_peeked(s, gen, fd, some, &waited)) {
+		if (a.owed && stream_await_peeked(s, gen, fd, peek && r > 0, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)
@@ -544,15 +585,9 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r != -EAGAIN || nonblock || (done && !(flags & MSG_WAITALL)))
 			return done ? (ssize_t)done : r;
-		if (!call.deadline)
-			call.deadline = deadline_of(s->opt.rcv_timeo_us);
 		call.done = done;
-		r = stream_wait(s, fd, EPOLLIN, &call);
-		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all
-						 * the same */
-		if (r && !late)
+		r = stream_call_wait(s, fd, EPOLLIN, &call, &late);
+		if (r)
 			return done ? (ssize_t)done : r;
-		if (late)
-			call.deadline = 0;
 	}
 }

@@ -196,11 +196,53 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 	return true;
 }
 
+/* n bytes of the cursor behind wr, where there is room. False: not all of them can be read, and
+ * where the cursor stands says nothing. snd.lock held. */
+static bool copy_in(struct stream *s, struct cursor *c, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		size_t part = c->iov->iov_len - c->skip, good;
+		char *p = (char *)c->iov->iov_base + c->skip;
+
+		if (part > n - at)
+			part = n - at;
+		good = part ? usermem_ok(&s->snd.mem, p, part, false) : 0;
+		if (good >= COPY_SHARE_MIN)
+			ring_tx_copy_by(&s->snd.ring, at, p, good, copy_shared);
+		else if (good)
+			ring_tx_copy(&s->snd.ring, at, p, good);
+		if (good < part)
+			return false;
+		at += part;
+		cursor_step(c, part);
+		if (at < n)
+			cursor_skip_empty(c);
+	}
+	return true;
+}
+
+/* The ring has too little room. snd.lock held. */
+static void short_of_room(struct stream *s, size_t want, bool nonblock)
+{
+	if (nonblock)
+		stream_enlarge(s, want);
+	stream_waits_for_room(s);
+}
+
+/* How much is published at once. With a wire each one is a record, and perhaps wakes the reader. */
+static size_t chunk_for(const struct stream *s, size_t left)
+{
+	size_t chunk = PUBLISH_CHUNK * copy_threads_for(left), quarter;
+
+	quarter = s->wired ? (s->snd.ring.size - s->snd.ring.unused) / 4 : 0;
+	return quarter > chunk ? quarter : chunk;
+}
+
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be
  * read. snd.lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
-	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
+	size_t done = 0, chunk = chunk_for(s, c->left);
 	bool plain = false;
 
 	if (s->direct.stuck || s->direct.done)	/* another thread's block comes first */
@@ -210,16 +252,14 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	if (ring_tx_room(&s->snd.ring) < c->left) {
 		if (ring_tx_refresh(&s->snd.ring))
 			return -EPROTO;
-		if (ring_tx_room(&s->snd.ring) < c->left) {
-			if (nonblock)
-				stream_enlarge(s, c->left);
-			stream_waits_for_room(s);
-		}
+		if (ring_tx_room(&s->snd.ring) < c->left)
+			short_of_room(s, c->left, nonblock);
 	}
-	/* each one is a record, and perhaps wakes the reader */
-	if (s->wired && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)
-		chunk = (s->snd.ring.size - s->snd.ring.unused) / 4;
 	while (c->left) {
+		struct cursor before;
+		uint64_t room;
+		size_t n;
+
 		if (c->left >= DIRECT_MIN) {
 			ssize_t r = offer(s, c, nonblock, &plain);
 
@@ -233,13 +273,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 			if (r)
 				continue;
 		}
-		if (!c->left)
-			break;
-		uint64_t room = ring_tx_room(&s->snd.ring);
-		size_t n = c->left < room ? c->left : room, at = 0;
-		struct cursor before;
-		bool bad = false;
-
+		room = ring_tx_room(&s->snd.ring);
+		n = c->left < room ? c->left : room;
 		if (!n) {
 			if (ring_tx_refresh(&s->snd.ring))
 				return -EPROTO;
@@ -254,36 +289,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		    atomic_load_explicit(&cuda_sends, memory_order_relaxed))
 			n = before_block(c);
 		before = *c;
-		while (at < n) {
-			size_t chunk = c->iov->iov_len - c->skip;
-
-			if (chunk > n - at)
-				chunk = n - at;
-			if (chunk) {
-				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->snd.mem, p, chunk, false);
-
-				bad = good < chunk;
-				chunk = good;
-				if (chunk >= COPY_SHARE_MIN)
-					ring_tx_copy_by(&s->snd.ring, at, p, chunk, copy_shared);
-				else if (chunk)
-					ring_tx_copy(&s->snd.ring, at, p, chunk);
-			}
-			at += chunk;
-			cursor_step(c, chunk);
-			if (bad) {	/* the kernel drops its whole chunk, too */
-				n = 0;
-				break;
-			}
-			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty chunks */
-				c->iov++;
-				c->n--;
-				c->skip = 0;
-			}
-		}
-		if (bad) {
-			*c = before;	/* what was good of the chunk was not taken */
+		if (!copy_in(s, c, n)) {
+			*c = before;	/* the kernel drops its whole chunk, too */
 			if (done)
 				break;
 			return -EFAULT;
@@ -355,127 +362,150 @@ static size_t await_take(struct stream *s, uint32_t gen)
 	return (size_t)n;
 }
 
+/* A call that sends, while it is under way. */
+struct sending {
+	struct cursor c;
+	size_t done;
+	/* of the attempt */
+	bool ours;		/* its EPIPE: the kernel raises SIGPIPE itself for its own */
+	bool stuck;		/* its block was given back to it, or taken: on with the rest */
+	bool theirs;		/* another thread's block is in the way */
+	uint32_t seen;		/* ... as of then, for event_wait() */
+};
+
+static void sent(struct sending *x, size_t n)
+{
+	x->done += n;
+	cursor_step(&x->c, n);
+}
+
+/* Through the ring. -EAGAIN, with what was sent in x, or -errno. snd.lock held, and given for a
+ * while where a block is stuck. */
+static long send_by_ring(struct stream *s, struct sending *x, uint32_t gen, bool nonblock)
+{
+	long r;
+
+	do
+		r = ring_send(s, &x->c, nonblock, &x->stuck);
+	while (r >= 0 && x->c.left && nonblock && !x->stuck && !ring_still_full(s) &&
+	       (x->done += (size_t)r, true));
+	if (r == -EPROTO) {
+		stream_protocol_error(s);
+		r = -ECONNRESET;
+	}
+	if (r >= 0) {
+		x->done += (size_t)r;
+		r = -EAGAIN;
+	}
+	x->theirs = !x->stuck && s->direct.stuck;
+	if (x->theirs)
+		x->seen = event_look(&stream_steps);
+	if (x->stuck)
+		sent(x, await_take(s, gen));
+	return r;
+}
+
+/* By TCP. The same. */
+static long send_by_tcp(struct stream *s, int fd, struct sending *x, int flags)
+{
+	long r = kernel_send(s, fd, &x->c, flags | MSG_DONTWAIT);
+
+	/* Its FIN waits until we have read all, so the kernel does not know that this comes after
+	 * it. */
+	if (r == -ECONNRESET && stream_final_seen(s)) {
+		x->ours = true;
+		return -EPIPE;
+	}
+	if (r <= 0)
+		return r;
+	s->snd.cut.wr += (uint64_t)r;
+	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+	sent(x, (size_t)r);
+	return -EAGAIN;
+}
+
+/* One attempt, on whatever carries the direction now. -EAGAIN: what could be sent is in x; or
+ * -errno. snd.lock held. */
+static long send_some(struct stream *s, int fd, struct sending *x, uint32_t gen, int flags,
+		      bool nonblock)
+{
+	long r = tx_trouble(s);
+
+	x->ours = r < 0;
+	if (r == -EPIPE && goes_nowhere(s)) {
+		x->ours = false;
+		r = kernel_send(s, fd, &x->c, flags | MSG_DONTWAIT);
+		if (r <= 0)
+			return r;
+		sent(x, (size_t)r);
+		return -EAGAIN;
+	}
+	if (r)
+		return r;
+	if (cut_tx_on_ring(&s->snd.cut) && ring_ready(s))
+		return send_by_ring(s, x, gen, nonblock);
+	if (cut_tx_on_tcp(&s->snd.cut))
+		return send_by_tcp(s, fd, x, flags);
+	return -EAGAIN;		/* W, R: a rewind is under way */
+}
+
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct call call = { .mark = signals_mark() };
-	struct cursor c;
+	struct sending x;
 	/* the struct may be another stream's after a sleep */
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-	size_t done = 0;
-	bool nonblock, ours, hiccup, stuck, theirs, late = false;
-	uint32_t epoch, seen = 0;
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed), epoch;
+	bool nonblock, hiccup, late = false;
 	long r;
 
-	r = cursor_init(&c, iov, n);
+	x.done = 0;
+	r = cursor_init(&x.c, iov, n);
 	if (r)
 		return r;
-	if (!c.left)
+	if (!x.c.left)
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
 		lock_take(&s->snd.lock);
-		stuck = theirs = false;
-		if (!c.left || !stream_still_named(s, gen, &fd)) {
+		x.stuck = x.theirs = false;
+		if (!x.c.left || !stream_still_named(s, gen, &fd)) {
 			lock_give(&s->snd.lock);
-			return done ? (ssize_t)done : -EBADF;
+			return x.done ? (ssize_t)x.done : -EBADF;
 		}
 		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
-		if (!done && short_send(s, iov, n)) {
+		if (!x.done && short_send(s, iov, n)) {
 			lock_give(&s->snd.lock);
 			return (ssize_t)iov->iov_len;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
 			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
-		r = tx_trouble(s);
-		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
-		if (r == -EPIPE && goes_nowhere(s)) {
-			ours = false;
-			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
-			if (r > 0) {
-				done += (size_t)r;
-				cursor_step(&c, (size_t)r);
-				r = -EAGAIN;
-			}
-		} else if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
-			do
-				r = ring_send(s, &c, nonblock, &stuck);
-			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) &&
-			       (done += (size_t)r, true));
-			if (r == -EPROTO) {
-				stat_add(STAT_bad_peer, 1);
-				stat_row_reason(s->row, REASON_PROTOCOL);
-				stream_reset(s);
-				r = -ECONNRESET;
-			}
-			if (r >= 0) {
-				done += (size_t)r;
-				r = -EAGAIN;
-			}
-			theirs = !stuck && s->direct.stuck;
-			if (theirs)
-				seen = event_look(&stream_steps);
-			if (stuck) {
-				size_t took = await_take(s, gen);
-
-				done += took;
-				cursor_step(&c, took);
-			}
-		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
-			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
-			/* Its FIN waits until we have read all, so the kernel does not know that
-			 * this comes after it. */
-			if (r == -ECONNRESET && stream_final_seen(s)) {
-				r = -EPIPE;
-				ours = true;
-			}
-			if (r > 0) {
-				s->snd.cut.wr += (uint64_t)r;
-				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r,
-							  memory_order_relaxed);
-				done += (size_t)r;
-				cursor_step(&c, (size_t)r);
-				r = -EAGAIN;
-			}
-		} else if (!r) {
-			r = -EAGAIN;	/* W, R: a rewind is under way */
-		}
-		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done &&
+		r = send_some(s, fd, &x, gen, flags, nonblock);
+		hiccup = r == -EAGAIN && !x.stuck && nonblock && x.c.left && !x.done &&
 			 !call.switched_path && stream_tx_coming(s);
 		epoch = s->snd.cut.epoch;
-		if (done)
+		if (x.done)
 			stream_untold(s, r);
 		lock_give(&s->snd.lock);
 		if (hiccup) {
 			stream_ride_out(s, fd, EPOLLOUT, epoch, &call);
 			continue;
 		}
-		if (stuck)
+		if (x.stuck)
 			continue;
-		if (!c.left)
-			return (ssize_t)done;
+		if (!x.c.left)
+			return (ssize_t)x.done;
 		/* another thread's block: the ring has room, so nothing else would wait for it */
-		if (theirs && !nonblock) {
-			event_wait(&stream_steps, seen, now_ns() + THEIRS_NS);
+		if (x.theirs && !nonblock) {
+			event_wait(&stream_steps, x.seen, now_ns() + THEIRS_NS);
 			continue;
 		}
-		if (r != -EAGAIN) {
-			if (done)
-				return (ssize_t)done;
-			if (r == -EPIPE && ours)
-				sigpipe(flags);
-			return r;
-		}
-		if (nonblock)
-			return done ? (ssize_t)done : -EAGAIN;
-		if (!call.deadline)
-			call.deadline = deadline_of(s->opt.snd_timeo_us);
-		call.done = done;
-		r = stream_wait(s, fd, EPOLLOUT, &call);
-		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all
-						 * the same */
-		if (r && !late)
-			return done ? (ssize_t)done : r;
-		if (late)
-			call.deadline = 0;
+		if (r == -EPIPE && x.ours && !x.done)
+			sigpipe(flags);
+		if (r != -EAGAIN || nonblock)
+			return x.done ? (ssize_t)x.done : r;
+		call.done = x.done;
+		r = stream_call_wait(s, fd, EPOLLOUT, &call, &late);
+		if (r)
+			return x.done ? (ssize_t)x.done : r;
 	}
 }
 
@@ -492,11 +522,8 @@ static long file_chunk(struct stream *s, int in_fd, int64_t *off, size_t want, b
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
-	if (ring_tx_room(&s->snd.ring) < want) {
-		if (nonblock)
-			stream_enlarge(s, want);
-		stream_waits_for_room(s);
-	}
+	if (ring_tx_room(&s->snd.ring) < want)
+		short_of_room(s, want, nonblock);
 	room = ring_tx_room(&s->snd.ring);
 	if (!room)
 		return -EAGAIN;
@@ -545,24 +572,66 @@ static int falls_back(struct stream *s)
 	return -EAGAIN;
 }
 
-ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count_)
+/* What is left of n bytes into the ring, *done counts them. As file_chunk(). snd.lock held. */
+static long file_by_ring(struct stream *s, int in_fd, int64_t *off, size_t n, size_t *done,
+			 bool nonblock)
+{
+	long r;
+
+	do {
+		r = file_chunk(s, in_fd, off, n - *done, nonblock);
+		if (r > 0)
+			*done += (size_t)r;
+	} while (*done < n && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
+	return r;
+}
+
+/*
+ * The same by TCP. The kernel's sendfile would block under the lock: it has no flag for that. The
+ * socket's own flag decides, so a blocking one gets a bounded chunk when it is writable.
+ */
+static long file_by_tcp(struct stream *s, int fd, int in_fd, int64_t *off, size_t n, size_t *done,
+			bool nonblock)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	struct timespec zero = { 0, 0 };
+	size_t left = n - *done;
+	long r;
+
+	if (!nonblock && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) <= 0)
+		return -EAGAIN;
+	r = sys(SYS_sendfile, fd, in_fd, off, !nonblock && left > 4096 ? 4096 : left);
+	if (r <= 0)
+		return r;
+	s->snd.cut.wr += (uint64_t)r;
+	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+	*done += (size_t)r;
+	return r;
+}
+
+/* Of a file that is no plain one. */
+static ssize_t send_other_file(struct stream *s, int fd, int in_fd, int64_t *off, size_t n)
+{
+	long r = sys(SYS_sendfile, fd, in_fd, off, 0);	/* may it be read so at all? */
+
+	if (!r)
+		r = falls_back(s);
+	return r ? r : sys(SYS_sendfile, fd, in_fd, off, n);
+}
+
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t n)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	struct call call = { .mark = signals_mark() };
 	size_t done = 0;
-	long r;
 
-	if (!plain_file(in_fd)) {
-		r = sys(SYS_sendfile, fd, in_fd, off, 0);	/* may it be read so at all? */
-		if (r < 0)
-			return r;
-		r = falls_back(s);
-		return r ? r : sys(SYS_sendfile, fd, in_fd, off, count_);
-	}
-	if (count_ > 0x7ffff000)
-		count_ = 0x7ffff000;
+	if (!plain_file(in_fd))
+		return send_other_file(s, fd, in_fd, off, n);
+	if (n > 0x7ffff000)
+		n = 0x7ffff000;
 	for (;;) {
-		bool nonblock;
+		bool nonblock, ring, tcp;
+		long r;
 
 		lock_take(&s->snd.lock);
 		if (!stream_still_named(s, gen, &fd)) {
@@ -571,55 +640,24 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = tx_trouble(s);
-		if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
-			do {
-				r = file_chunk(s, in_fd, off, count_ - done, nonblock);
-				if (r > 0)
-					done += (size_t)r;
-			} while (done < count_ &&
-				 (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
-			if (r == 0 || done == count_) {
-				lock_give(&s->snd.lock);
-				/* The end of the file, or an offset that no file there can have:
-				 * a call that moves nothing says which. */
-				return done ? (ssize_t)done : sys(SYS_sendfile, fd, in_fd, off, 0);
-			}
-		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
-			/* The kernel's sendfile would block under the lock: it has no flag for
-			 * that. The socket's own flag decides, so a blocking one gets a bounded
-			 * chunk when it is writable. */
-			struct pollfd p = { .fd = fd, .events = POLLOUT };
-			struct timespec zero = { 0, 0 };
-			size_t n = count_ - done;
-
+		ring = !r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s);
+		tcp = !r && !ring && cut_tx_on_tcp(&s->snd.cut);
+		if (ring)
+			r = file_by_ring(s, in_fd, off, n, &done, nonblock);
+		else if (tcp)
+			r = file_by_tcp(s, fd, in_fd, off, n, &done, nonblock);
+		else if (!r)
 			r = -EAGAIN;
-			if (nonblock || sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0) {
-				if (!nonblock && n > 4096)
-					n = 4096;
-				r = sys(SYS_sendfile, fd, in_fd, off, n);
-				if (r > 0) {
-					s->snd.cut.wr += (uint64_t)r;
-					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP],
-								  (uint64_t)r,
-								  memory_order_relaxed);
-					done += (size_t)r;
-				}
-				if (r >= 0 && (!r || done == count_)) {
-					lock_give(&s->snd.lock);
-					return (ssize_t)done;
-				}
-				if (r > 0 && !nonblock) {
-					lock_give(&s->snd.lock);
-					continue;
-				}
-				if (r > 0)
-					r = -EAGAIN;
-			}
-		} else if (!r) {
-			r = -EAGAIN;
-		}
 		lock_give(&s->snd.lock);
-		if (r != -EAGAIN || nonblock) {
+		/* The end of the file, or an offset that no file there can have: a call that
+		 * moves nothing says which. */
+		if (ring && !done && (!r || !n))
+			return sys(SYS_sendfile, fd, in_fd, off, 0);
+		if ((ring || tcp) && (!r || done == n))
+			return (ssize_t)done;
+		if (tcp && r > 0 && !nonblock)
+			continue;
+		if ((r < 0 && r != -EAGAIN) || nonblock) {
 			if (r == -EPIPE && !done)
 				sigpipe(0);
 			return done ? (ssize_t)done : r;

@@ -84,13 +84,61 @@ static bool tx_coming(struct stream *s, uint8_t tx)
 
 bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->snd.cut.state); }
 
+/* What is there to read, for those who poll. `gone`: the peer is. */
+static inline void view_input(struct stream *s, struct stream_view *v, uint8_t rx, bool gone)
+{
+	uint64_t wr;
+
+	if (s->rcv.fin_held && rx != CUT_RX_K) {
+		/* The kernel's edge for FIN was spent while it could not be believed; it is ours
+		 * to report. */
+		if (rx == CUT_RX_T || gone)
+			v->synth |= EPOLLIN | EPOLLRDHUP;
+		return;
+	}
+	if (rx != CUT_RX_K) {
+		v->kern |= EPOLLIN;
+		if (gone && s->rcv.cut.tail)
+			v->synth |= EPOLLIN;
+		return;
+	}
+	wr = atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire);
+	/* No lock is held here: between the step to K and the opening of the ring ring.rd is of
+	 * another time. A blocking reader that is told of bytes then would wait for ever. */
+	if (s->rcv.cut.rd < s->rcv.cut.cut_at) {
+		v->kern |= EPOLLIN;	/* the ring's turn comes after */
+		v->behind = wr > s->rcv.ring.rd;
+	} else if ((wr > s->rcv.ring.rd && wr > s->rcv.cut.rd) || direct_offered(&s->rcv.ring)) {
+		v->synth |= EPOLLIN;
+	}
+}
+
+/* The connection has ended, or has an error: what is told of that. */
+static inline void view_end(struct stream *s, struct stream_view *v, bool gone, bool shut_wr)
+{
+	bool reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
+	int err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both
+					 * came just now */
+
+	if (err && !reset)
+		reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
+	gone |= reset;
+	if (gone && err)
+		v->cut = true;	/* the kernel's own error was taken: we report it */
+	if (gone && v->cut)
+		v->synth |= EPOLLIN | EPOLLRDHUP | (reset ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
+	if (atomic_load_explicit(&s->shut.rd, memory_order_relaxed) && v->cut)
+		v->synth |= EPOLLIN | EPOLLRDHUP;
+	if (shut_wr && v->synth & EPOLLRDHUP)
+		*(v->synth & EPOLLIN ? &v->synth : &v->coming) |= EPOLLIN | EPOLLHUP;
+}
+
 static struct stream_view view_once(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = __atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE), tx = s->snd.cut.state;
 	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
-	bool final, end, shut_wr, reset;
-	int err;
+	bool final, end, shut_wr;
 
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
@@ -118,29 +166,7 @@ static struct stream_view view_once(struct stream *s)
 		(shut_wr && !s->snd.fin_out) ||
 		atomic_load_explicit(&s->shut.rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->fallback.rdhup, memory_order_relaxed));
-	if (s->rcv.fin_held && rx != CUT_RX_K) {
-		/* The kernel's edge for FIN was spent while it could not be believed; it is ours
-		 * to report. */
-		if (rx == CUT_RX_T || gone)
-			v.synth |= EPOLLIN | EPOLLRDHUP;
-	} else if (rx != CUT_RX_K) {
-		v.kern |= EPOLLIN;
-		if (gone && s->rcv.cut.tail)
-			v.synth |= EPOLLIN;
-	} else {
-		uint64_t wr = atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire);
-
-		/* No lock is held here: between the step to K and the opening of the ring
-		 * ring.rd is of another time. A blocking reader that is told of bytes then would
-		 * wait for ever. */
-		if (s->rcv.cut.rd < s->rcv.cut.cut_at) {
-			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-			v.behind = wr > s->rcv.ring.rd;
-		} else if ((wr > s->rcv.ring.rd && wr > s->rcv.cut.rd) ||
-			   direct_offered(&s->rcv.ring)) {
-			v.synth |= EPOLLIN;
-		}
-	}
+	view_input(s, &v, rx, gone);
 	/* To those who poll a rewind is no change: what could be read, or written, still can, a
 	 * moment later. */
 	if (promised(s, final))
@@ -155,20 +181,7 @@ static struct stream_view view_once(struct stream *s)
 	else if (gone || s->snd.lost || shut_wr ||
 		 ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
 		v.synth |= EPOLLOUT;
-	reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
-	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both
-					 * came just now */
-	if (err && !reset)
-		reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
-	gone |= reset;
-	if (gone && err)
-		v.cut = true;	/* the kernel's own error was taken: we report it */
-	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | (reset ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
-	if (atomic_load_explicit(&s->shut.rd, memory_order_relaxed) && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP;
-	if (shut_wr && v.synth & EPOLLRDHUP)
-		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
+	view_end(s, &v, gone, shut_wr);
 	return v;
 }
 

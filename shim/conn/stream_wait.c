@@ -164,124 +164,167 @@ static bool goes_on(struct call *call)
 	return !call->done && call->deadline == UINT64_MAX && signals_unseen_restart();
 }
 
-static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call,
-		    struct full_watch *full)
+static inline _Atomic uint32_t *hit_rate_of(struct stream *s, uint32_t want)
 {
-	_Atomic uint32_t *hit_rate = want == EPOLLIN ? &s->rcv.hit_rate : &s->snd.hit_rate;
-	uint64_t began = 0, deadline = call->deadline;
+	return want == EPOLLIN ? &s->rcv.hit_rate : &s->snd.hit_rate;
+}
+
+/* Before the thread sleeps. True: what is wanted has come. */
+static bool spin_first(struct stream *s, uint32_t want, bool far)
+{
+	_Atomic uint32_t *hit_rate = hit_rate_of(s, want);
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
-	bool flow = want == EPOLLIN && way >= FLOW, far = stream_sought(s)->far && !flow;
+	bool flow = want == EPOLLIN && way >= FLOW, hit = false;
 	struct stream_view v;
 	uint32_t left_out;
-	struct bell *b;
 	struct spin sp;
 
 	link_read_enter();
 	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, hit_rate, far)) {
-		if (want == EPOLLIN && way < FLOW)
-			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
-		if (flow)
-			let_it_fill();
-		do {
-			v = stream_view(s);
-			if (v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want) {
-				if (want == EPOLLIN && !flow)
-					expect_answer(s);
-				link_read_leave();
-				spin_end(hit_rate, true);
-				return 0;
-			}
-			if (flow)
-				let_it_fill();
-		} while (spin_again(&sp));
-		spin_end(hit_rate, false);
-		left_out = SPIN_LEAVE(atomic_load_explicit(hit_rate, memory_order_relaxed));
-		if (left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->fallback.crowded, 1))
-			stat_row_event(s->row, EVENT_CROWDED, left_out);
+	if (!v.cut || v.kern & want || !spin_begin(&sp, hit_rate, far)) {
+		link_read_leave();
+		return false;
 	}
+	if (want == EPOLLIN && way < FLOW)
+		atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
+	if (flow)
+		let_it_fill();
+	do {
+		v = stream_view(s);
+		hit = v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want;
+		if (hit && want == EPOLLIN && !flow)
+			expect_answer(s);
+		else if (!hit && flow)
+			let_it_fill();
+	} while (!hit && spin_again(&sp));
+	spin_end(hit_rate, hit);
+	left_out = SPIN_LEAVE(atomic_load_explicit(hit_rate, memory_order_relaxed));
+	if (!hit && left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->fallback.crowded, 1))
+		stat_row_event(s->row, EVENT_CROWDED, left_out);
 	link_read_leave();
-	b = bell_thread();
+	return hit;
+}
+
+/* A wait that sleeps. */
+struct pause {
+	uint32_t want;
+	bool far;
+	struct bell *bell;	/* armed for each sleep; NULL: there is none */
+	uint64_t began;		/* 0: not yet */
+	/* of the sleep that is next */
+	struct stream_view v;
+	int wire;		/* a completion channel, -1: none */
+	uint64_t t0;
+	bool blind;		/* see sleep_blind() */
+};
+
+/* Before its deadline, to look whether the ring is full still, or if nobody rings. */
+static uint64_t pause_end(struct stream *s, const struct pause *w, uint64_t until)
+{
+	if (w->want == EPOLLOUT && w->v.cut && w->t0 + 1000000 < until)
+		until = w->t0 + 1000000;
+	else if (w->want == EPOLLOUT)
+		until = until_released(s, w->t0, until);
+	if (!bell_hears(w->bell) && !w->v.cut && atomic_load(&s->earn.stopped) == REASON_NO_BELL)
+		return w->t0 + BELL_SELDOM_NS < until ? w->t0 + BELL_SELDOM_NS : until;
+	return bell_until(w->bell, w->t0, until);
+}
+
+/* With the bell armed: 1, nothing has come yet; 0, look again; -EINTR. */
+static int pause_ready(struct stream *s, struct pause *w, struct call *call)
+{
+	struct bell *b = w->bell;
+	int r = 0;
+
+	signals_wake(b ? b->fd : -1);
+	if (b && w->began)	/* the same wait still */
+		bell_arm(b);
+	else if (b)
+		bell_sleep(b);
+	if (w->want == EPOLLOUT)
+		stream_want_room(s);
+	link_read_enter();
+	w->v = stream_view(s);
+	link_read_leave();
+	if (!(w->v.synth & (w->want | EPOLLERR | EPOLLHUP))) {
+		r = interrupted(call);
+		if (!r)
+			return 1;
+	}
+	signals_wake(-1);
 	if (b)
-		stream_bell_add(s, b, false);
-	for (;;) {
-		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
-				       { .fd = stream_sleep_on(s, b, 0), .events = POLLIN } };
-		uint64_t until = deadline, t0;
-		bool blind;
+		bell_disarm(b);
+	return r < 0 ? r : 0;
+}
+
+/* Sleeps once. 1: nothing came; 0: look again; -errno. */
+static int pause_sleep(struct stream *s, int fd, struct pause *w, struct call *call)
+{
+	struct pollfd p[3] = { { .fd = fd, .events = (short)(w->v.kern & w->want) },
+			       { .fd = w->bell ? w->bell->fd : -1, .events = POLLIN },
+			       { .fd = w->wire, .events = POLLIN } };
+	int r;
+
+	if (w->v.cut && !atomic_load(&s->fallback.rdhup))
+		p[0].events |= POLLRDHUP;
+	else if (w->v.cut && !(w->v.kern & w->want))
+		p[0].fd = -1;
+	w->t0 = now_ns();
+	if (!w->began)
+		w->began = w->t0;
+	r = sleep_until(p, w->wire < 0 ? 2 : 3, pause_end(s, w, call->deadline));
+	w->blind = r == -EINVAL;
+	if (w->blind)
+		r = sleep_blind();
+	signals_wake(-1);
+	if (w->bell) {
+		bell_disarm(w->bell);
+		if (p[1].revents)
+			bell_drain(w->bell);
+		if (p[2].revents)
+			wire_woken(&s->link, w->wire);
+	}
+	spin_slept(hit_rate_of(s, w->want), now_ns() - w->t0, w->far);
+	if (r == -EINTR && goes_on(call))
+		return 0;
+	if (r < 0)
+		return r;
+	if (w->v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+		stream_home_event(s, (uint32_t)p[0].revents);
+		return 0;
+	}
+	return r == 0;
+}
+
+static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call,
+		    struct full_watch *full)
+{
+	struct pause w = { .want = want, .far = stream_sought(s)->far };
+
+	if (want == EPOLLIN && atomic_load_explicit(&s->one_way, memory_order_relaxed) >= FLOW)
+		w.far = false;
+	if (spin_first(s, want, w.far))
+		return 0;
+	w.bell = bell_thread();
+	if (w.bell)
+		stream_bell_add(s, w.bell, false);
+	do {
 		int r;
 
-		signals_wake(b ? b->fd : -1);
-		if (b && began)		/* the same wait still */
-			bell_arm(b);
-		else if (b)
-			bell_sleep(b);
-		if (want == EPOLLOUT)
-			stream_want_room(s);
-		link_read_enter();
-		v = stream_view(s);
-		link_read_leave();
-		if (v.synth & (want | EPOLLERR | EPOLLHUP)) {
-			r = 0;
-			goto out;
-		}
-		r = interrupted(call);
-		if (r)
-			goto out;
-		p[0].events = (short)(v.kern & want);
-		if (v.cut && !atomic_load(&s->fallback.rdhup))
-			p[0].events |= POLLRDHUP;
-		if (v.cut && atomic_load(&s->fallback.rdhup) && !(v.kern & want))
-			p[0].fd = -1;
-		t0 = now_ns();
-		if (!began)
-			began = t0;
-		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
-			until = t0 + 1000000;
-		else if (want == EPOLLOUT)
-			until = until_released(s, t0, until);
-		if (!bell_hears(b) && !v.cut && atomic_load(&s->earn.stopped) == REASON_NO_BELL)
-			until = t0 + BELL_SELDOM_NS < until ? t0 + BELL_SELDOM_NS : until;
-		else
-			until = bell_until(b, t0, until);
-		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
-		blind = r == -EINVAL;
-		if (blind)
-			r = sleep_blind();
-		signals_wake(-1);
-		if (b) {
-			bell_disarm(b);
-			if (p[1].revents)
-				bell_drain(b);
-			if (p[2].revents)
-				wire_woken(&s->link, p[2].fd);
-		}
-		spin_slept(hit_rate, now_ns() - t0, far);
-		if (r == -EINTR && goes_on(call))
-			return 0;
-		if (r < 0)
-			return r;
-		if (v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
-			stream_home_event(s, (uint32_t)p[0].revents);
-			return 0;
-		}
+		w.wire = stream_sleep_on(s, w.bell, 0);
+		r = pause_ready(s, &w, call);
 		if (r > 0)
-			return 0;
-		if (deadline != UINT64_MAX && now_ns() >= deadline)
+			r = pause_sleep(s, fd, &w, call);
+		if (r <= 0)
+			return r;
+		if (call->deadline != UINT64_MAX && now_ns() >= call->deadline)
 			return -EAGAIN;
 		if (want == EPOLLOUT)
 			overflow_check(s, full);
-		else if (v.cut && !bell_hears(b) && now_ns() - began > BELL_PATIENCE_NS)
+		else if (w.v.cut && !bell_hears(w.bell) && now_ns() - w.began > BELL_PATIENCE_NS)
 			stream_leave_path(s, REASON_NO_BELL);
-		if (blind)
-			return 0;
-		continue;
-	out:
-		signals_wake(-1);
-		if (b)
-			bell_disarm(b);
-		return r < 0 ? r : 0;
-	}
+	} while (!w.blind);
+	return 0;
 }
 
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
@@ -291,6 +334,21 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 
 	overflow_over(s, &full);
 	return r;
+}
+
+int stream_call_wait(struct stream *s, int fd, uint32_t want, struct call *call, bool *ret_late)
+{
+	int r;
+
+	if (!call->deadline)
+		call->deadline = deadline_of(want == EPOLLOUT ? s->opt.snd_timeo_us
+							      : s->opt.rcv_timeo_us);
+	r = stream_wait(s, fd, want, call);
+	*ret_late = r == -EAGAIN && !call->done;
+	if (!*ret_late)
+		return r;
+	call->deadline = 0;
+	return 0;
 }
 
 void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)

@@ -47,6 +47,10 @@ static inline uint64_t deadline_of(uint64_t timeo_us)
  * 0: look again. -EAGAIN: deadline. -EINTR. */
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call);
 
+/* The same for a call that may wait: until its time is up, by the socket's timeout. 0: look again;
+ * *ret_late: and do not wait any more. What was promised it gets all the same. */
+int stream_call_wait(struct stream *s, int fd, uint32_t want, struct call *call, bool *ret_late);
+
 /* Until the thread's bell rings, which was armed before the last look (it is disarmed here), or
  * `until`. NULL: a moment. Not a cancellation point. */
 struct bell;

@@ -310,12 +310,87 @@ bool stream_restless(const struct stream *s)
 {
 	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
 }
+/* It is on no link (yet): looks for the other end. True: that is all, come again at *due, 0:
+ * never. */
+static bool work_without_link(struct stream *s, uint64_t now, bool dead, uint64_t *due)
+{
+	bool asks = atomic_load(&s->upgrade) && !dead && !stream_tcp_only(s), stay = false;
+
+	/* a call finds nobody when it ends */
+	if (dead && s->search.state != RV_ASKED) {
+		finish(s);
+		*due = 0;
+		return true;
+	}
+	if (asks && fork_shared(s)) {
+		/* A process that shares it may end without a word. */
+		stat_row_reason(s->row, REASON_SHARED);
+		*due = earlier(hold_watch(s, now), now + 100000);
+		return true;
+	}
+	if (asks) {
+		*due = rv_work(s, now);
+		stay = *due != UINT64_MAX || s->search.state == RV_ASKED ||
+		       s->search.state == RV_CALL;
+		if (atomic_load(&s->link))
+			return false;
+	}
+	*due = earlier(*due, hold_watch(s, now));
+	if (!stay && *due == UINT64_MAX)
+		*due = 0;
+	release(s);
+	return true;
+}
+
+/* What is watched while it is on a link: when to look again. */
+static uint64_t work_watches(struct stream *s, struct link *l, uint64_t now, bool dead)
+{
+	uint64_t due = hold_watch(s, now), every = shim_tunables()->force_cut_every;
+
+	if (atomic_load(&s->snd.ring_full))
+		due = earlier(due, watch_full(s, now));
+	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
+		due = earlier(due, now + 5000);
+	if (glance_tx(s) == CUT_TX_T && s->earn.next_us > now)
+		due = earlier(due, s->earn.next_us);
+	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
+		due = earlier(due, watch_poller(s, now));
+	if (atomic_load(&s->rcv.end_awaited))
+		due = earlier(due, await_end(s, now));
+	if (atomic_load(&s->direct.watched))
+		due = earlier(due, direct_watch(s, now));
+	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
+		due = earlier(due, force(s, now, every));
+	return due;
+}
+
+/* May it leave the link? Only from TCP, also when the link is dead: until close() the application
+ * may look at the rings. Never after a reset, whose error may still be ours to tell. *due: when to
+ * look again if not. */
+static bool may_leave(struct stream *s, const struct link *l, uint64_t now, uint64_t *due)
+{
+	uint64_t later;
+
+	if (!stream_fallback_both(s) || atomic_load(&s->peer_gone))
+		return false;
+	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone
+	 * answers for. */
+	if (!l->path_told && !stream_tcp_only(s) && (later = stream_told_under_way(s))) {
+		*due = earlier(*due, now + later);
+		return false;
+	}
+	if (stream_arriving(s)) {
+		*due = earlier(*due, now + 500);
+		return false;
+	}
+	return true;
+}
 
 uint64_t stream_work(struct stream *s, uint64_t now)
 {
-	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
+	uint64_t due = UINT64_MAX;
 	struct link *l;
-	bool dead, ours, parts, leaves, held, stay = false;
+	bool dead, ours, parts, held, stay;
 
 	/* A closed stream that never asked for an upgrade is freed by its closer; others by us
 	 * alone. */
@@ -327,27 +402,9 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	if (!ours)
 		return 0;
 	if (!l) {
-		/* a call finds nobody when it ends */
-		if (dead && s->search.state != RV_ASKED) {
-			finish(s);
-			return 0;
-		}
-		if (atomic_load(&s->upgrade) && !dead && !stream_tcp_only(s) && !fork_shared(s)) {
-			due = rv_work(s, now);
-			stay = due != UINT64_MAX || s->search.state == RV_ASKED ||
-			       s->search.state == RV_CALL;
-			l = atomic_load(&s->link);
-		} else if (!dead && atomic_load(&s->upgrade) && !stream_tcp_only(s)) {
-			/* A process that shares it may end without a word. */
-			stat_row_reason(s->row, REASON_SHARED);
-			return earlier(hold_watch(s, now), now + 100000);
-		}
-		if (!l) {
-			due = earlier(due, hold_watch(s, now));
-			stay |= due != UINT64_MAX;
-			release(s);
-			return stay ? due : 0;
-		}
+		if (work_without_link(s, now, dead, &due))
+			return due;
+		l = atomic_load(&s->link);
 	}
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a
 	 * reset. */
@@ -365,40 +422,13 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	watch_close(s);
 	if (dead)		/* after the FIN that watch_close may have sent */
 		late_input(s);
-	due = earlier(due, hold_watch(s, now));
-	if (atomic_load(&s->snd.ring_full))
-		due = earlier(due, watch_full(s, now));
-	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
-		due = earlier(due, now + 5000);
-	if (glance_tx(s) == CUT_TX_T && s->earn.next_us > now)
-		due = earlier(due, s->earn.next_us);
-	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
-		due = earlier(due, watch_poller(s, now));
-	if (atomic_load(&s->rcv.end_awaited))
-		due = earlier(due, await_end(s, now));
-	if (atomic_load(&s->direct.watched))
-		due = earlier(due, direct_watch(s, now));
-	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
-		due = earlier(due, force(s, now, every));
-	/* Only from TCP, also when the link is dead: until close() the application may look at
-	 * the rings. Never after a reset, whose error may still be ours to tell. */
+	due = earlier(due, work_watches(s, l, now, dead));
 	parts = s->fallback.unbind_got || stream_tcp_only(s) || l->path_told ||
 		atomic_load(&l->distrusted);
 	held = (dead || parts) && device_still_held(s, now);
 	if (held)
 		due = earlier(due, now + 2000);
-	leaves = !held && !dead && parts && stream_fallback_both(s) && !atomic_load(&s->peer_gone);
-	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone
-	 * answers for. */
-	if (leaves && !l->path_told && !stream_tcp_only(s) && (later = stream_told_under_way(s))) {
-		leaves = false;
-		due = earlier(due, now + later);
-	}
-	if (leaves && stream_arriving(s)) {
-		leaves = false;
-		due = earlier(due, now + 500);
-	}
-	if (leaves)
+	if (!held && !dead && parts && may_leave(s, l, now, &due))
 		due = earlier(due, leave(s, l, now));
 	if (dead || stream_tcp_only(s) || s->fallback.unbind_got) {	/* an ARM that came after */
 		stream_lock(s);
