@@ -40,6 +40,9 @@ static bool is_vault(pid_t pid)
 	return process_vm_readv(pid, &to, 1, &from, 1, 0) == 1 && c == 'S';
 }
 
+/* Device memory that an offer names beside the block: lies_device.h. */
+static uint64_t offers_desc, offers_ring, offers_at;
+
 /* Offers n bytes at an address of its process, as shim/conn/stream_direct.c does. What became of
  * it. */
 static uint32_t offer(struct peer *h, const void *where, const void *sh, size_t n)
@@ -48,7 +51,9 @@ static uint32_t offer(struct peer *h, const void *where, const void *sh, size_t 
 	int64_t end = now_ms() + 300;
 
 	ring_tx_refresh(&h->tx);
-	atomic_store(&r->offer_dev, 0);
+	atomic_store(&r->offer_dev, offers_desc);
+	atomic_store(&r->offer_ring, offers_ring);
+	atomic_store(&r->offer_at, offers_at);
 	atomic_store(&r->offer_sh, (uintptr_t)sh);
 	atomic_store(&r->offer_addr, (uintptr_t)where);
 	atomic_store(&r->offer_len, n);

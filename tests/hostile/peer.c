@@ -66,6 +66,7 @@ static long victim_status(const char *line)
 #include "lies_locked.h"
 #include "lies_promised.h"
 #include "lies_file.h"
+#include "lies_device.h"
 
 /* ---- the table ---- */
 
@@ -131,6 +132,13 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 		{ "never-comes", never_comes, CALL | ROOT | NAMED },
 	{ "crowds", crowds, CALL | ROOT },
 	{ "removed", removed, CALL | ROOT | NAMED },
+	{ "device-own", device_own, CALL | NAMED },
+	{ "device-beyond", device_beyond, CALL | NAMED },
+	{ "device-handles", device_handles, CALL | NAMED },
+	{ "device-rings", device_rings, CALL | NAMED },
+	{ "device-twice", device_twice, CALL | NAMED },
+	{ "device-other", device_other, CALL | NAMED | ROOT },
+	{ "device-becomes", device_becomes, CALL | NAMED },
 	{ "closes-meanwhile", closes_meanwhile, CALL | NAMED },
 	{ "crams", crams, CALL | ROOT },	/* last: none of that user is let in after it */
 };
