@@ -7,10 +7,23 @@
  * of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none
  * of this connection's own: the start of a program, the passing of a descriptor, an epoll
  * instance in another (PATIENCE_START). A peer that never does it holds up a thread, and with it
- * all other connections that this serves. So what was waited in vain is taken from a store, for
- * each of the three one for our own user and root and one for each other user (and one for the
- * other hosts), which fills up again by a twentieth of the time that goes by. Who has a link
- * more, or a process more, gets hardly more of it.
+ * all other connections that this serves.
+ *
+ * Observes: what was waited in vain, of each user's processes; whether a link had one of those;
+ *   since when the link is there.
+ * Decides: for how long a call may wait now. A call takes it from a store that fills up by a
+ *   twentieth of the time that goes by: for each of the three one for our own user and root, one
+ *   for the other hosts, and one for each other user. Whose links are new has a tenth of the
+ *   START's, as who just came to hold us up; an honest one's that stands still, because it is
+ *   traced or has no CPU, is mostly there for longer.
+ * Bounds: the stores' sizes (patience.c). Who has a link more, or a process more, gets hardly more
+ *   of it: a moment for each, which an honest one needs in a crowd. Of other users 16 are known
+ *   apart, those whose store is full again not at all; more that spend share one store.
+ * Switched off: without `peer_users` there are links with our own user and root only. When it runs
+ *   out a call that must not block finds nothing, others fail; what that costs where a child or
+ *   the next program has the connection says docs/limits.md.
+ * Shown: the log, "does not end a rewind". Tested by users that spend, and on recorded waits for a
+ *   peer that has a fiftieth of a CPU: tests/unit/test_patience.c.
  *
  * Any thread, no locks.
  */
