@@ -188,10 +188,25 @@ static int ask_parent(struct holders *c, uint64_t end)
 	return 0;
 }
 
+/* Whose peer has not answered for so long is not waited for by each child anew, nor for each
+ * directory in which it looks for its program, until he is on the path again. */
+static uint64_t start_by(struct stream *s, uint64_t since)
+{
+	return atomic_load(&s->fallback.late) ? 0 : stream_fallback_by(s, PATIENCE_START, since);
+}
+
+static void started(struct stream *s, uint64_t since, uint64_t end, bool late)
+{
+	atomic_store(&s->fallback.late, late);
+	if (late && end)
+		stream_not_on_tcp(s, PATIENCE_START, since);
+}
+
 static int child_holds(struct stream *s, uint64_t since)
 {
 	int pid = (int)sys(SYS_getpid), r = 0;
 	struct holders *c;
+	uint64_t end;
 
 	if (atomic_load(&s->fork_cut))
 		/* our parent's parent has it on a path; makes it TCP-only */
@@ -215,9 +230,9 @@ static int child_holds(struct stream *s, uint64_t since)
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
 	if (!atomic_load(&s->link))
 		return 0;
-	r = ask_parent(c, stream_fallback_by(s, PATIENCE_START, since));
-	if (r)
-		stream_not_on_tcp(s, PATIENCE_START, since);
+	end = start_by(s, since);
+	r = ask_parent(c, end);
+	started(s, since, end, r);
 	return r;
 }
 
@@ -309,13 +324,9 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 
 		if (!c || !holders_has(c, token))
 			continue;
-		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		end = atomic_load(&s->fallback.late) ? 0
-						     : stream_fallback_by(s, PATIENCE_START, since);
+		end = start_by(s, since);
 		late = fork_wait_fallback(s, end);
-		atomic_store(&s->fallback.late, late);
-		if (late && end)
-			stream_not_on_tcp(s, PATIENCE_START, since);
+		started(s, since, end, late);
 		if (late)
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));

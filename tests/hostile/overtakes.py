@@ -4,6 +4,7 @@ reset. Who reads must not take the one for the other and never hear of it.
 overtakes.py server PORT PROGRESS HOW | client PORT SERVER PROGRESS HOW
 HOW: sends     a child that is started with it sends
      half      the same after the peer has closed its own direction
+     looks     a child sends whose program is looked for in 100 places first: he is waited for once
      ends      that child closes the direction
      received  a process that is none of ours, and gets it by SCM_RIGHTS, sends"""
 import array, os, signal, socket, subprocess, sys, time
@@ -51,8 +52,8 @@ def serve():
           "OVERTAKEN after %d of %d" % (got.find(b"c"), len(got)))
 
 
-def starts(fd, **env):
-    return subprocess.Popen([sys.executable, "-S", "-E", "-c", CHILD, str(fd)],
+def starts(fd, program=sys.executable, **env):
+    return subprocess.Popen([program, "-S", "-E", "-c", CHILD, str(fd)],
                             close_fds=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **env)
 
 
@@ -80,8 +81,13 @@ def call():
     if how == "received":
         ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                                array.array("i", [c.fileno()]))])
+    elif how == "looks":
+        path = "".join("/nowhere/%d:" % i for i in range(100)) + os.environ["PATH"]
+        child = starts(c.fileno(), program="python3", env=dict(os.environ, PATH=path))
     else:
         child = starts(c.fileno())
+    if how == "looks" and time.monotonic() - start > 0.5:
+        sys.exit("the child starts after %.1f s" % (time.monotonic() - start))
     print("%d ms" % ((time.monotonic() - start) * 1000), flush=True)
     child.stdout.readline()
     os.kill(int(sys.argv[3]), signal.SIGCONT)

@@ -35,7 +35,7 @@ scene() {
 	say "$1: he has it after $(cat "$TMP/client.log"), $(cat "$TMP/server.log")"
 }
 
-(($#)) || set -- sends half ends received
+(($#)) || set -- sends half looks ends received
 for how; do
 	scene "$how"
 done
