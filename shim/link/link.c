@@ -252,6 +252,8 @@ struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 	atomic_store(&l->no_read, !direct);
 	atomic_store(&l->withdrawn, 0);
 	l->since_us = now_us();
+	if (!path->far)
+		rights_ready();
 	l->left_us = 0;
 	atomic_store(&l->out_waiting, false);
 	for (int b = 0; b < BELL_MAX; b++)
@@ -544,6 +546,7 @@ void links_after_fork(void)
 {
 	uint32_t n = atomic_load(&links_top);
 
+	rights_after_fork();
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
 

@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bell.h"
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/procs.h"
 #include "base/proof.h"
 #include "base/shim.h"
@@ -195,6 +197,67 @@ static int keep(int low, bool *ret_known)
 	return fd < 0 ? -1 : fd;
 }
 
+/* A number of ours that is given up for a descriptor for which there is no other: else taking the
+ * record would be the end of what it passes, perhaps a connection that lingers. */
+static _Atomic int spare = -1;
+static _Atomic bool spare_given;
+
+/* The lock is held. */
+static void have_spare(void)
+{
+	struct bell *b = loop_bell();
+	int fd;
+
+	if (atomic_load(&spare) >= 0 || !b)
+		return;
+	fd = fd_internal_place(b->fd);
+	atomic_store(&spare_given, fd < 0);
+	atomic_store(&spare, fd < 0 ? -1 : fd);
+}
+
+void rights_ready(void)
+{
+	fd_number_lock();
+	have_spare();
+	fd_number_unlock();
+}
+
+void rights_after_fork(void)
+{
+	int fd = atomic_exchange(&spare, -1);
+
+	if (fd >= 0)
+		fd_internal_close(fd);
+}
+
+static const struct cmsghdr *passed(struct msghdr *h)
+{
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(h); cm; cm = CMSG_NXTHDR(h, cm))
+		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
+			return cm;
+	return NULL;
+}
+
+/* A look at the next record. Without a number left the kernel says that there is something, and
+ * not what. */
+static long look(int sock, struct msghdr *h)
+{
+	const size_t room = h->msg_controllen;
+	const int flags = MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC;
+	long r = sys(SYS_recvmsg, sock, h, flags);
+	int fd;
+
+	if (r < 0 || passed(h) || !(h->msg_flags & MSG_CTRUNC))
+		return r;
+	fd = atomic_exchange(&spare, -1);
+	if (fd < 0)
+		return r;
+	atomic_store(&spare_given, true);
+	fd_internal_close(fd);
+	h->msg_controllen = room;
+	return sys(SYS_recvmsg, sock, h, flags);
+}
+
 /* The descriptor is got by a look, which leaves the record in the queue: of who passes many we have
  * what there is room for, and the others wait there, as under way of the sender's user, until the
  * socket is closed apart. What goes with a record that is taken then is never the last one. */
@@ -207,29 +270,34 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 	struct msghdr h = { .msg_iov = iov, .msg_iovlen = 1, .msg_control = ctl.buf,
 			    .msg_controllen = sizeof ctl.buf };
 	struct msghdr plain = { .msg_iov = iov, .msg_iovlen = 1 };
-	struct cmsghdr *cm;
+	const struct cmsghdr *cm;
 	int fds[sizeof ctl / sizeof(int)];
 	unsigned n = 0;
-	bool known = true, many;
+	bool known = true, many, unseen;
 	long r;
 
 	*ret_fd = -1;
 	fd_number_lock();
-	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC);
+	if (atomic_load_explicit(&spare_given, memory_order_relaxed))
+		have_spare();
+	r = look(sock, &h);
 	*ret_flags = r < 0 ? 0 : h.msg_flags;
-	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm))
-		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
-			n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-			memcpy(fds, CMSG_DATA(cm), n * sizeof(int));
-		}
+	cm = r < 0 ? NULL : passed(&h);
+	if (cm) {
+		n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(cm), n * sizeof(int));
+	}
 	if (n)
 		*ret_fd = keep(fds[0], &known);
 	for (unsigned i = 1; i < n; i++)
 		closer_put(fds[i]);
 	many = n > 1 || (n && *ret_flags & MSG_CTRUNC);
-	if (r >= 0 && !many)
+	unseen = !n && *ret_flags & MSG_CTRUNC;
+	if (r >= 0 && !many && !unseen)
 		r = sys(SYS_recvmsg, sock, &plain, MSG_DONTWAIT);
 	fd_number_unlock();
+	if (unseen)	/* the spare number is used, too: at least nobody waits for the lock */
+		r = sys(SYS_recvmsg, sock, &plain, MSG_DONTWAIT);
 	if (!n)
 		return r;
 	if (r < 0 && !many) {	/* it is in the queue still, and so is what it passes */

@@ -39,6 +39,9 @@ long rights_sender(int sock, struct ucred *ret, bool *ret_passes);
  * already. */
 bool rights_done(int fd);
 
+/* Before the first rights_recv(): a number is laid by for when the program has none left. */
+void rights_ready(void);
+void rights_after_fork(void);
 /* recvmsg() without waiting, of a record that may have one descriptor, from somebody who may
  * pass them to us. *ret_fd: it, ours by then, also beyond the share; or -1, with MSG_CTRUNC in
  * *ret_flags if there was one, for which no number is left. -EPROTO: more than one, or one that

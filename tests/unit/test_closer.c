@@ -577,6 +577,67 @@ START_TEST(an_odd_one_comes)
 }
 END_TEST
 
+/* A connection that lingers, and its other end, which reads nothing. */
+static int lingers(int *ret_other)
+{
+	static char some[1 << 20];
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct linger lg = { 1, 5 };
+	socklen_t len = sizeof a;
+	int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	ck_assert_int_eq(bind(l, (void *)&a, len), 0);
+	ck_assert_int_eq(listen(l, 1), 0);
+	ck_assert_int_eq(getsockname(l, (void *)&a, &len), 0);
+	ck_assert_int_eq(connect(fd, (void *)&a, len), 0);
+	*ret_other = accept(l, NULL, NULL);
+	close(l);
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, sizeof lg);
+	while (send(fd, some, sizeof some, MSG_DONTWAIT) > 0)
+		;
+	return fd;
+}
+
+/* No number of a descriptor is left but the one that was laid by: with the record its last
+ * descriptor would go, for which the peer's socket lingers. */
+START_TEST(without_a_number)
+{
+	struct rlimit was, now;
+	int pair[2], other, sock = lingers(&other), fd, flags, next, again;
+
+	begin();
+	no_thread = true;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	pass(pair[0], &sock, 1);
+	rights_ready();
+	ck_assert_int_ge(spare, 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+	now = was;
+	now.rlim_cur = (rlim_t)spare + 1;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
+	while ((next = dup(0)) >= 0)
+		;
+	close(sock);
+	next = dup(0);	/* the program takes it again */
+	ck_assert_int_eq(take(pair[1], &fd, &flags), 1);
+	ck_assert_int_eq(fd, -1);
+	ck_assert(flags & MSG_CTRUNC);
+	ck_assert_int_eq(fd_aparts(FD_APART_SOCKET), 1);
+	ck_assert_int_eq(spare, -1);
+	again = fd_apart_next(FD_APART_SOCKET);
+	ck_assert(is_open(again));
+	/* It is laid by again when there is one. */
+	close(next);
+	close(0);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), -EAGAIN);
+	setrlimit(RLIMIT_NOFILE, &was);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), -EAGAIN);
+	ck_assert_int_ge(spare, 0);
+	close(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("closer");
@@ -600,6 +661,7 @@ int main(void)
 	tcase_add_test(t, under_way);
 	tcase_add_loop_test(t, left_in_a_queue, 0, 9);
 	tcase_add_test(t, an_odd_one_comes);
+	tcase_add_test(t, without_a_number);
 	suite_add_tcase(s, t);
 	return run_suite(s);
 }
