@@ -108,6 +108,10 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		if (m->id.idiag_dport != req.r.id.idiag_dport ||
 		    m->id.idiag_sport != req.r.id.idiag_sport)
 			return -ENOENT;
+		/* Beside a socket that is bound to a device anybody may make one with the same
+		 * names that is bound to none, and that is found. It gets no further than this. */
+		if (m->idiag_state == TCP_SYN_SENT)
+			return -ENOENT;
 		ret->uid = m->idiag_uid;
 		ret->inode = m->idiag_inode;
 		ret->state = m->idiag_state;

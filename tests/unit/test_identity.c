@@ -159,6 +159,44 @@ START_TEST(wrong_fds)
 }
 END_TEST
 
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51
+#endif
+
+/* The client's socket is bound to a device. The kernel lets anybody make one with the same names
+ * beside it that is bound to none, and finds that. Its SYN is answered, but it hears nothing. */
+START_TEST(same_names_without_device)
+{
+	int x = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), far = 255, n = 0;
+	struct sockaddr_storage at;
+	struct identity id;
+	struct pair p;
+	uint32_t port;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	ck_assert_int_eq(setsockopt(p.client, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3), 0);
+	port = sockaddr_port(SA(p.c));
+	port |= port << 16;
+	ck_assert_int_eq(setsockopt(x, IPPROTO_IP, IP_MINTTL, &far, sizeof far), 0);
+	if (setsockopt(x, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &port, sizeof port)) {
+		drop(&p);	/* before Linux 6.3 */
+		close(x);
+		return;
+	}
+	connect(x, SA(p.s), sizeof(struct sockaddr_in));
+	ck_assert_int_eq(errno, EINPROGRESS);
+	name(x, &at);
+	ck_assert(sockaddr_same(SA(at), SA(p.c)));
+	ck_assert_int_eq(ask(&p, x, getuid()), -ENOENT);
+	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), -ENOENT);
+	ck_assert_int_eq(getsockopt(p.server, SOL_SOCKET, SO_ERROR, &n, &(socklen_t){ sizeof n }),
+			 0);
+	ck_assert_int_eq(n, 0);
+	close(x);
+	drop(&p);
+}
+END_TEST
+
 /* What is passed as a proof says which socket it is of, is good for nothing else, and keeps
  * nothing open. */
 START_TEST(proof)
@@ -742,6 +780,7 @@ int main(void)
 	tcase_add_test(t, leaves_host);
 	tcase_add_test(t, syn_of_the_program);
 	tcase_add_test(t, own_network);
+	tcase_add_test(t, same_names_without_device);
 	tcase_add_test(t, listener_is_none);
 	tcase_add_test(t, tuples);
 	suite_add_tcase(s, t);
