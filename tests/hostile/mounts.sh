@@ -2,7 +2,8 @@
 # Another user's /dev/shm, in a mount namespace of his own, against root's rdmastat: a directory
 # of somebody else that he mounts there is neither counted again nor cleared; and a file there
 # speaks of no process that has another /dev/shm, and names no policy for root to read, though
-# root of a container has made it.
+# root of a container has made it. No root directory of his, and no file of a program, holds it up
+# (hangs.c).
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
@@ -120,4 +121,45 @@ if "${as_user[@]}" unshare -Urm mount -t overlay none "$TMP/over" \
 	grep not-of-a-tmpfs "$TMP/out" && fail "another file system than tmpfs is looked into"
 	stop "$PID"
 fi
-true
+
+# ---- a root directory that asks a daemon of the user's, with his rights, and one that is mapped
+[[ -x $B/hostile/hangs ]] || fail "no $B/hostile/hangs"
+cp "$B/hostile/hangs" "$TMP"
+mknod -m 666 "$TMP/fuse" c 10 229 && mkdir -m 777 "$TMP/hangs.d" || skip "no device can be made"
+chmod 666 "$TMP/fuse"
+# hangs HOW: $HUNG is a process with which a look never ends; of a user with few namespaces
+his=(setpriv --reuid 31338 --regid 31338 --clear-groups)
+hangs() {
+	mkfifo "$TMP/hold" && exec 4<>"$TMP/hold"
+	: >"$TMP/hangs.log"
+	"${his[@]}" "$TMP/hangs" "$1" "$TMP/hangs.d" "$TMP/fuse" <"$TMP/hold" \
+		>"$TMP/hangs.log" 2>&1 3>&- 4>&- &
+	PID=$!
+	PIDS+=("$PID")
+	there() { HUNG=$(head -n 1 "$TMP/hangs.log") && [[ $HUNG ]]; }
+	within 10 there
+	[[ $HUNG == [0-9]* ]] || skip "rdmastat is not made to wait: $HUNG"
+}
+released() {
+	exec 4>&-
+	rm "$TMP/hold"
+	within 10 gone "$PID" || fail "the daemon does not end"
+	[[ $(tail -n 1 "$TMP/hangs.log") != 'asked 0' ]] || fail "its daemon was not asked"
+}
+# look SECONDS COMMAND...: rdmastat ends by itself
+look() {
+	local most=$1 begun=$SECONDS
+	shift
+	env -u RDMASHIM_STAT_DIR timeout -s KILL 60 "$TMP/rdmastat" "$@" >"$TMP/out" 2>&1 4>&- &
+	local looks=$!
+	within "$most" gone "$looks" || { exec 4>&-; fail "rdmastat $* waits for a user's daemon"; }
+	say "rdmastat $*: $((SECONDS - begun)) s"
+}
+hangs overlay
+look 5 overview
+look 5 why "$HUNG"
+released
+hangs program
+look 28 stacks "$HUNG"
+released
+exit 0

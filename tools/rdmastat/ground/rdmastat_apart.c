@@ -22,6 +22,7 @@
 
 #define LINE_MAX_BYTES 8192
 #define NAP_MS 10
+#define END_MS 200
 
 struct pipe_line {
 	int fd;
@@ -108,6 +109,16 @@ static int64_t now_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int apart_end(pid_t pid)
+{
+	int status = SIGKILL;
+
+	kill(pid, SIGKILL);
+	for (int ms = 0; ms < END_MS && !waitpid(pid, &status, WNOHANG); ms += NAP_MS)
+		poll(NULL, 0, NAP_MS);
+	return status;
+}
+
 /* The child may be stopped, by the user that it has become. */
 static int wait_for(pid_t pid, struct pipe_line *line, int64_t end)
 {
@@ -125,10 +136,7 @@ static int wait_for(pid_t pid, struct pipe_line *line, int64_t end)
 			if (p[i].revents)
 				take(&line[i]);
 	}
-	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return status;
+	return apart_end(pid);
 }
 
 int apart(int (*work)(void *), void *arg, int seconds)

@@ -13,6 +13,10 @@
 int apart(int (*work)(void *), void *arg, int seconds);
 #define APART_NONE (-1000)
 
+/* Kills a child that may wait where no signal ends it, and takes its status; one that does not end
+ * soon is left behind: SIGKILL. */
+int apart_end(pid_t pid);
+
 /* In the child, if it is root: from here on no rights but that user's, and none can be got. */
 int apart_become(uid_t uid, gid_t gid);		/* 0 or -errno */
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "policy/words.h"
+#include "ground/rdmastat_apart.h"
 #include "ground/rdmastat_what.h"
 
 #define PATIENCE_MS 300
@@ -162,10 +163,8 @@ static void add_args(const struct stat_list *l, const bool *wanted, what_text *w
 			memcpy(what[r.i], r.text, sizeof(r.text));
 		}
 	close(fd[0]);
-	if (pid > 0 && !waitpid(pid, NULL, WNOHANG)) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-	}
+	if (pid > 0 && !waitpid(pid, NULL, WNOHANG))
+		apart_end(pid);
 }
 
 what_text *whats_make(const struct stat_list *l, bool all, bool *ret_any)

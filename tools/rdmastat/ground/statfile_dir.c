@@ -28,7 +28,9 @@ enum what { OPEN, BECOME, NEXT, FILE_OF, REMOVE, HAS };
 struct question { enum what what; int flags; uid_t uid; char name[NAME_MAX + 1]; };
 struct answer { int rc; struct stat st; char name[NAME_MAX + 1]; };
 
-static pid_t late[LATE_MOST];	/* children that still wait */
+/* children that still wait: for a directory, for a mount namespace */
+static pid_t late[2][LATE_MOST];
+enum { DIRS, MOUNTS };
 
 /* ---- what is done, by the child or by ourselves ---- */
 
@@ -149,30 +151,32 @@ static _Noreturn void serve(int sock, int at, const char *name)
 /* ---- we ---- */
 
 /* How long another one may be waited for; 0: not at all. */
-static long patience(void)
+static long patience(pid_t *waiting)
 {
 	long us = PATIENCE_US;
 
 	for (int i = 0; i < LATE_MOST; i++) {
-		if (late[i] && waitpid(late[i], NULL, WNOHANG))
-			late[i] = 0;
-		if (late[i])
+		if (waiting[i] && waitpid(waiting[i], NULL, WNOHANG))
+			waiting[i] = 0;
+		if (waiting[i])
 			us = LATER_US;
 	}
 	for (int i = 0; i < LATE_MOST; i++)
-		if (!late[i])
+		if (!waiting[i])
 			return us;
 	return 0;
 }
 
 static void leave(struct user_dir *d)
 {
+	pid_t *waiting = late[d->apart ? DIRS : MOUNTS];
+
 	kill(d->pid, SIGKILL);
 	close(d->child);
 	d->child = -1;
 	for (int i = 0; i < LATE_MOST; i++)
-		if (!late[i]) {
-			late[i] = d->pid;
+		if (!waiting[i]) {
+			waiting[i] = d->pid;
 			break;
 		}
 }
@@ -223,23 +227,20 @@ static int name_asked(struct user_dir *d, enum what what, const char *name, int 
 	return ask(d, &q, &a);
 }
 
-int user_dir_open(struct user_dir *d, int at, const char *name, bool apart, struct stat *ret)
+/* A child, and a socket to it. 0: we are the parent, 1: the child, with *ret_sock; -errno. */
+static int begin(struct user_dir *d, int *ret_sock)
 {
-	struct timeval soon = { 0, 0 };
-	struct answer a = { .rc = 0 };
-	int pair[2], fd, rc;
+	struct timeval soon = { 0, patience(late[d->apart ? DIRS : MOUNTS]) };
+	int pair[2], rc;
 
-	*d = (struct user_dir){ .child = -1, .apart = apart };
-	if (!apart)
-		return opened(d, at, name, ret);
-	soon.tv_usec = patience();
 	if (!soon.tv_usec)
 		return -ETIMEDOUT;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	d->pid = fork();
+	*ret_sock = pair[1];
 	if (!d->pid)
-		serve(pair[1], at, name);
+		return 1;
 	rc = -errno;
 	close(pair[1]);
 	d->child = pair[0];
@@ -249,6 +250,45 @@ int user_dir_open(struct user_dir *d, int at, const char *name, bool apart, stru
 		return rc;
 	}
 	setsockopt(d->child, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+	return 0;
+}
+
+int opened_apart(int (*make)(pid_t), pid_t arg)
+{
+	struct user_dir d = { .child = -1 };
+	struct answer a = { .rc = 0 };
+	int sock, fd, rc = begin(&d, &sock);
+
+	if (rc == 1) {
+		if (dup2(sock, 0) || syscall(SYS_close_range, 1, ~0u, 0))
+			_exit(1);
+		fd = make(arg);
+		a.rc = fd < 0 ? fd : 0;
+		_exit(!say(0, &a, fd));
+	}
+	if (rc)
+		return rc;
+	rc = hear(&d, &a, &fd);
+	if (d.child >= 0) {	/* it has nothing more to do */
+		close(d.child);
+		waitpid(d.pid, NULL, 0);
+	}
+	return rc ? rc : fd < 0 ? -EBADF : fd;
+}
+
+int user_dir_open(struct user_dir *d, int at, const char *name, bool apart, struct stat *ret)
+{
+	struct answer a = { .rc = 0 };
+	int sock, fd, rc;
+
+	*d = (struct user_dir){ .child = -1, .apart = apart };
+	if (!apart)
+		return opened(d, at, name, ret);
+	rc = begin(d, &sock);
+	if (rc == 1)
+		serve(sock, at, name);
+	if (rc)
+		return rc;
 	rc = hear(d, &a, &fd);
 	*ret = a.st;
 	if (rc)

@@ -41,4 +41,8 @@ int user_dir_file(struct user_dir *d, const char *name, int flags);	/* open_in()
 int user_dir_remove(struct user_dir *d, const char *name, int flags);
 bool user_dir_has(struct user_dir *d, const char *name);
 
+/* The descriptor that make() gives, by a child as well: what it opens may be of a file system that
+ * never answers. Or its -errno, or -ETIMEDOUT. */
+int opened_apart(int (*make)(pid_t), pid_t arg);
+
 #endif

@@ -26,7 +26,7 @@ int statfile_read_room(int fd, const char *name, uid_t owner, unsigned parts,
 
 /* ---- statfile_mounts.c */
 /* The /dev/shm of a process that has another one: a descriptor, -ENODEV if it may not be
- * entered, -errno. */
+ * entered, -ETIMEDOUT if that takes too long, -errno. */
 int shm_open_of(pid_t pid);
 
 #endif

@@ -537,6 +537,8 @@ static int scan_elsewhere(struct scan *s)
 			continue;
 		fd = shm_open_of((pid_t)strtoul(e->d_name, NULL, 10));
 		snprintf(path, sizeof(path), "/proc/%.10s/root" SHM_DIR, e->d_name);
+		if (fd == -ETIMEDOUT)
+			report(s, path, NULL, fd, NULL);
 		if (fd >= 0 && !fstat(fd, &st) && !seen_before(&s->dev, st.st_dev, 0)) {
 			first = s->list->n;
 			rc = scan_other_shm(s, fd, path);

@@ -3,7 +3,7 @@
  * we, as in a container, and what is wrong with one. What such a process has mounted may be a
  * file system of its own that never answers: its list of mounts, which the kernel alone answers
  * for, is looked at first, and nothing else than tmpfs is entered. No symbolic link is
- * followed.
+ * followed. Its root may be one that never answers all the same, so root has a child look.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "arch/newer.h"
+#include "ground/statfile_dir.h"
 #include "ground/statfile_in.h"
 
 #define LEAST (64u << 10)		/* of a counter file, at least */
@@ -113,7 +114,7 @@ static bool is_tmpfs(pid_t pid, int fd)
 	return yes;
 }
 
-int shm_open_of(pid_t pid)
+static int open_shm(pid_t pid)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
@@ -129,7 +130,8 @@ int shm_open_of(pid_t pid)
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	/* asks no file system */
+	/* opens nothing; but on the way there may be an overlay, whose layers are asked with
+	 * the rights of who has mounted it: FUSE, too */
 	at = (int)syscall(SYS_openat2, root, "dev/shm", &how, sizeof(how));
 	fd = at < 0 ? -errno : -ENODEV;
 	if (at >= 0 && is_tmpfs(pid, at)) {
@@ -141,6 +143,8 @@ int shm_open_of(pid_t pid)
 	close(root);
 	return fd;
 }
+
+int shm_open_of(pid_t pid) { return geteuid() ? open_shm(pid) : opened_apart(open_shm, pid); }
 
 /* Has it the library? -1: nobody tells us. */
 static int has_library(pid_t pid)
