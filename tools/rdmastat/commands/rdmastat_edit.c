@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "policy/conf.h"
@@ -165,20 +166,40 @@ static int write_new(const char *path, const struct text *t, const struct stat *
 	return rc;
 }
 
+#define LOCK_NAPS 100		/* of 10 ms: an edit takes one at most */
+
+/* Who may read the directory may keep its lock, for ever: then the edit is made without it. */
+static int lock(int fd, const char *dir)
+{
+	struct timespec nap = { 0, 10000000 };
+	int naps = 0;
+
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (naps++ == LOCK_NAPS) {
+			complain("policy: another process keeps the lock (flock) of %s; edited "
+				 "without it", dir);
+			return 0;
+		}
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 /* Locks the directory that the file is in. Returns its fd or -errno. */
 static int lock_directory(const char *path)
 {
 	char dir[PATH_MAX];
 	const char *slash = strrchr(path, '/');
-	int fd;
+	int fd, rc;
 
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX)) {
-		int rc = -errno;
-
+	rc = lock(fd, dir);
+	if (rc) {
 		close(fd);
 		return rc;
 	}
