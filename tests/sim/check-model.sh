@@ -5,8 +5,8 @@
 # recovery.pml (its loss), fork.pml and lend.pml (streams that processes share), nested.pml (an
 # epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
 # and our threads at a child that libc does not make), device.pml (blocks that are taken from a
-# device's snapshot), room.pml (programs that send before they read). --large adds larger forms of
-# some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
+# device's snapshot), room.pml (programs that send before they read), zerocopy.pml (blocks that are
+# read by RDMA). --large adds larger forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean, 1
 # errors, 77 no spin on this machine.
 set -euo pipefail
@@ -259,8 +259,25 @@ queue broken "the time of a full ring"           "-DBREAK_LIMIT"   "$S" ""
 queue broken "the release of what is held, two"  "-DTWO -DBREAK_RELEASE" "$S" ""
 queue broken "the release of what is held, three" "-DBREAK_RELEASE" "$S" ""
 
-model="${model%room.pml}device.pml"
+model="${model%room.pml}zerocopy.pml"
 OPT=-O1
+queue check "blocks that are read by RDMA"       ""                "$S" ""
+queue broken "the fence"                         "-DBREAK_FENCE"   "$S" ""
+queue broken "the wait for a withdrawal's answer" "-DBREAK_WAIT"   "$S" ""
+queue broken "the answer after the last READ"    "-DBREAK_ANSWER"  "$S" ""
+queue broken "counting what is complete"         "-DBREAK_COUNT"   "$S" ""
+queue broken "no freeze in a READ"               "-DBREAK_FREEZE"  "$S" ""
+queue broken "no return in a READ"               "-DBREAK_RETURN"  "$S" ""
+queue broken "nothing behind an offer"           "-DBREAK_BEHIND"  "$S" ""
+queue broken "the ring before an offer"          "-DBREAK_ORDER"   "$S" ""
+queue broken "the count of an open offer"        "-DBREAK_OPEN"    "$S" ""
+queue broken "the rewind of an offer from C"     "-DBREAK_RESEND"  "$S" ""
+queue broken "the copy behind the fence"         "-DBREAK_ASIDE"   "$S" ""
+if $large; then
+	queue check "blocks that are read by RDMA, larger" "-DBLOCKS=3" "$S" ""
+fi
+
+model="${model%zerocopy.pml}device.pml"
 truth="-DTRUTH -DFALLBACKS=0 -DCUTS=0"
 async="-DASYNC -DFALLBACKS=0 -DCUTS=0"
 ends="-DCLOSES -DSTOPS"
