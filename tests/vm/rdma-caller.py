@@ -5,12 +5,22 @@ the server's own proof sent back, a call for a connection that is not there. The
 key: a proof sent again, or for another call, a call from the address ELSEWHERE, links that
 cannot be. Every call must be refused or dropped, and the connection must go on by TCP. Prints
 what the server said."""
-import hmac, os, socket, struct, sys, time
+import hmac, os, re, socket, struct, sys, time
 
 addr, port, rv, key, elsewhere = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[
     4].encode(), sys.argv[5]
 sock = socket.create_connection((addr, port))
 me = sock.getsockname()
+
+
+def ours(header, name):
+    """The number of a version in the sources: with another one each lie below would be refused
+    for that alone."""
+    return int(re.search(r"#define %s\s+(\d+)" % name, open(header).read()).group(1))
+
+
+NET_VERSION = ours("shim/discovery/net_msg.h", "NET_VERSION")
+CTL_VERSION = ours("shim/link/link.h", "CTL_VERSION")
 
 
 def tuple_of(lport):
@@ -19,7 +29,7 @@ def tuple_of(lport):
         me[0]) + pad + socket.inet_aton(addr) + pad
 
 
-def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=7, mode=1):
+def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=NET_VERSION, mode=1):
     return (magic + struct.pack("<IHHII", order, version, kind, mode, os.getpid()) + bytes(16) + tup
             + os.urandom(32) + mac
             + bytes(16))
@@ -79,7 +89,8 @@ for n in (0, 1, 159):       # too short: hung up on, or left alone until its tim
     c = socket.create_connection((addr, rv), timeout=20)
     c.sendall(os.urandom(n))
     c.close()
-refused("another version", call(msg(CALL, good, version=9)))
+refused("another version", call(msg(CALL, good, version=NET_VERSION + 1)))
+refused("another version, not there", call(msg(CALL, tuple_of(1), version=NET_VERSION + 1)))
 refused("another byte order", call(msg(CALL, good, order=0x04030201)))
 refused("no such type", call(msg(77, good)))
 refused("PROOF first", call(msg(PROOF, good)))
@@ -101,7 +112,7 @@ def proof(call, answer, role=b"client", secret=key):
     boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
     text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot]
             + answer[boot] + call[pid]
-            + answer[pid] + call[16:20] + struct.pack("<I", 7))
+            + answer[pid] + call[16:20] + struct.pack("<I", NET_VERSION))
     assert len(text) == 168
     return hmac.new(secret, text, "sha256").digest()
 
@@ -138,34 +149,44 @@ twice = call(mine, lambda a: 2 * msg(PROOF, good, bytes(32)))
 refused("two at once", twice)
 
 HELLO, WELCOME = 1, 2
-for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768),
-                                         ("no HELLO", WELCOME, 4, 256, 32768),
-                                         ("no such record", 99, 4, 256, 32768),
-                                         ("no streams", HELLO, 4, 0, 32768),
-                                         ("one stream", HELLO, 4, 1, 32768), ("too many streams",
-                                             HELLO, 4, 4097, 32768),
-                                         ("streams without end", HELLO, 4, 0xffffffff, 32768),
-                                         ("no ring", HELLO, 4, 256, 0),
-                                         ("a small ring", HELLO, 4, 256, 2048),
-                                         ("a crooked ring", HELLO, 4, 256, 40000),
-                                         ("a large ring", HELLO, 4, 256, 1 << 21),
-                                         ("a ring without end", HELLO, 4, 256, 1 << 63)):
+
+
+def hello(kind, version, slots, ring):
+    """What is said to one who has proven himself and says this: type, version and index, None:
+    nothing."""
     c, said = proven(msg(CALL, good))
     c.sendall(struct.pack("<HHIIIQ", kind, version, 0, slots, 0, ring) + bytes(40))
     try:
         got = read_all(c, 64)
     except OSError:
         got = b""
-    print("link with", what, len(got))
-    if len(got) == 64 and struct.unpack_from("<I", got, 8)[0] == 0:
-        sys.exit("a link was made with " + what)
     c.close()
+    return struct.unpack_from("<HH4xI", got) if len(got) == 64 else None
+
+
+for what, kind, slots, ring in (("no HELLO", WELCOME, 256, 32768),
+                                ("no such record", 99, 256, 32768),
+                                ("no streams", HELLO, 0, 32768), ("one stream", HELLO, 1, 32768),
+                                ("too many streams", HELLO, 4097, 32768),
+                                ("streams without end", HELLO, 0xffffffff, 32768),
+                                ("no ring", HELLO, 256, 0), ("a small ring", HELLO, 256, 2048),
+                                ("a crooked ring", HELLO, 256, 40000),
+                                ("a large ring", HELLO, 256, 1 << 21),
+                                ("a ring without end", HELLO, 256, 1 << 63)):
+    got = hello(kind, CTL_VERSION, slots, ring)
+    print("link with", what, got)
+    if got and (got[0] != WELCOME or got[2] == 0):
+        sys.exit("a link was made with " + what)
 for n in 1, 63:                 # cut short
     c, said = proven(msg(CALL, good))
     c.sendall(bytes(n))
     c.close()
 c, said = proven(msg(CALL, good))
 c.close()
+got = hello(HELLO, CTL_VERSION - 1, 256, 32768)     # the last: it is not listened to any more
+print("link with another version", got)
+if not got or got[:2] != (HELLO, CTL_VERSION):
+    sys.exit("not told of the version that is there")
 for i in range(5):
     sock.sendall(b"x" * 1000)
 sock.close()

@@ -4,11 +4,13 @@ makes one more, and says which is closed first ("closed 1": the oldest gave way)
 keeps N connections to a discovery port open that say nothing, half a call, or a call for a
 connection that is not there and no more; those that are closed are made again, twenty times a
 second. Until SIGTERM."""
-import select, socket, struct, sys, time
+import re, select, socket, struct, sys, time
 
 addr, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-CALL = (b"rdmashim" + struct.pack("<IHHII", 0x01020304, 7, 1, 1, 1) + bytes(16) + struct.pack("<4H",
-    socket.AF_INET, 9, 9, 0)
+VERSION = int(re.search(r"#define NET_VERSION\s+(\d+)",
+    open("shim/discovery/net_msg.h").read()).group(1))
+CALL = (b"rdmashim" + struct.pack("<IHHII", 0x01020304, VERSION, 1, 1, 1) + bytes(16)
+        + struct.pack("<4H", socket.AF_INET, 9, 9, 0)
         + bytes(32) + bytes(32) + bytes(32) + bytes(16))
 says = [b"", CALL[:100], CALL]
 open_, made = [], 0
