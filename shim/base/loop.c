@@ -314,6 +314,15 @@ void loop_thread_left(void)
 		atomic_store(&loop_left, true);
 }
 
+/* All who wait are woken: one may not go on, because a signal handler has jumped out of its wait
+ * (loop_hold()), and would take the wake-up with it. */
+static void rest(void)
+{
+	if (atomic_exchange_explicit(&at_work.v, 0, memory_order_release) == 2)
+		word_ring(&at_work.v);
+	critical_leave();
+}
+
 static void *run(void *arg)
 {
 	struct epoll_event ev[64];
@@ -349,7 +358,7 @@ static void *run(void *arg)
 			t = (struct timespec){ (time_t)(d / 1000000), (long)(d % 1000000 * 1000) };
 			tp = &t;
 		}
-		lock_give(&at_work);
+		rest();
 		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
 		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit
 						 * what he does not know */
@@ -364,7 +373,7 @@ static void *run(void *arg)
 			break;
 	}
 	atomic_store(&threads_left, 0);
-	lock_give(&at_work);
+	rest();
 	own_thread_ends();
 	atomic_store(&loop_left, true);
 	return NULL;
@@ -389,7 +398,7 @@ bool loop_hold(uint64_t end_us)
 	}
 }
 
-void loop_go_on(void) { lock_give(&at_work); }
+void loop_go_on(void) { rest(); }
 
 /* What is kept when the thread leaves: the instance and the bell. */
 static int make_epoll(void)

@@ -1,0 +1,168 @@
+/*
+ * test_loop.c - who holds the background thread up (loop_hold()): all who wait for that have their
+ * turn, also if a signal handler of the program jumps out of one's wait at any moment.
+ *
+ * LINK: shim/base/loop.c shim/base/lock.c shim/base/event.c
+ */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../shim/base/bell.h"
+#include "../../shim/base/copy.h"
+#include "../../shim/base/fdtab.h"
+#include "../../shim/base/loop.h"
+#include "../../shim/base/own_thread.h"
+#include "../../shim/base/procfs.h"
+#include "../../shim/base/shim.h"
+#include "suite.h"
+
+/* ---- what the thread itself would need: here it never runs ---- */
+
+struct bell bells[BELL_MAX];
+_Atomic bool bells_mixed, bells_deaf, shim_active;
+
+void bell_arm(struct bell *b) { (void)b; }
+void bell_disarm(struct bell *b) { (void)b; }
+struct bell *bell_new(void) { return NULL; }
+void bell_ring(uint64_t mask) { (void)mask; }
+void copy_after_fork(void) {}
+void copy_quit(void) {}
+void copy_resume(void) {}
+unsigned copy_running(void) { return 0; }
+struct due *due_pop(struct due_heap *h, uint64_t now) { (void)h, (void)now; return NULL; }
+bool due_put(struct due_heap *h, struct due *d, uint64_t at) { (void)h, (void)d, (void)at;
+	return false; }
+void due_take(struct due_heap *h, struct due *d) { (void)h, (void)d; }
+void fd_internal_close(int fd) { (void)fd; }
+int fd_internal_made(int fd, bool ok) { (void)ok; return fd; }
+void fd_number_lock(void) {}
+bool fd_may_make(void) { return false; }
+int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus) { (void)run, (void)arg,
+	(void)cpus; return EAGAIN; }
+void own_thread_begins(void) {}
+void own_thread_ends(void) {}
+void own_threads_after_fork(void) {}
+bool proc_is_ours(void) { return true; }
+
+#define ROUNDS 300
+#define END_US 20000000		/* who waits so long was not woken */
+
+static _Atomic int may[2], jumped, held;	/* the round that each may begin */
+static _Atomic int tids[2];
+static __thread sigjmp_buf out;
+
+static void jump(int sig)
+{
+	(void)sig;
+	siglongjmp(out, 1);
+}
+
+/* Woken by another on its processor it does not take that from it: the signal is there first. */
+static void stands_back(int k)
+{
+	ck_assert_int_eq(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }), 0);
+	atomic_store(&tids[k], (int)sys(SYS_gettid));
+}
+
+/* One that a signal may make jump out of the wait, and one that is never sent any. */
+static void *jumper(void *arg)
+{
+	stands_back(0);
+	for (volatile int i = 1; i <= ROUNDS; i++) {
+		while (atomic_load(&may[0]) != i)
+			sched_yield();
+		if (sigsetjmp(out, 1)) {
+			atomic_fetch_add(&jumped, 1);
+		} else if (loop_hold(now_us() + END_US)) {
+			/* the signal comes in here, perhaps, and is put off */
+			loop_go_on();
+			for (;;)
+				pause();
+		}
+		atomic_fetch_add(&held, 1);
+	}
+	return arg;
+}
+
+static void *waiter(void *arg)
+{
+	stands_back(1);
+	for (int i = 1; i <= ROUNDS; i++) {
+		while (atomic_load(&may[1]) != i)
+			sched_yield();
+		ck_assert(loop_hold(now_us() + END_US));
+		loop_go_on();
+		atomic_fetch_add(&held, 1);
+	}
+	return arg;
+}
+
+/* Else it runs, or could. */
+static void until_asleep(int tid)
+{
+	char path[64], says[256], state = 0;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	while (state != 'S') {
+		FILE *f = fopen(path, "re");
+
+		ck_assert_ptr_nonnull(f);
+		if (!fgets(says, sizeof says, f) || sscanf(says, "%*d (%*[^)]) %c", &state) != 1)
+			state = 0;
+		fclose(f);
+		sched_yield();
+	}
+}
+
+START_TEST(jumps_out)
+{
+	struct sigaction sa = { .sa_handler = jump };
+	pthread_t t[2];
+	cpu_set_t one;
+
+		CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+	sigaction(SIGUSR1, &sa, NULL);
+	pthread_create(&t[0], NULL, jumper, NULL);
+	pthread_create(&t[1], NULL, waiter, NULL);
+	while (!atomic_load(&tids[0]) || !atomic_load(&tids[1]))
+		sched_yield();
+	for (int i = 1; i <= ROUNDS; i++) {
+		uint64_t end = now_us() + END_US / 2;
+
+		ck_assert(loop_hold(now_us() + END_US));
+		for (int k = 0; k < 2; k++) {	/* who sleeps first is woken first */
+			atomic_store(&may[k], i);
+			until_asleep(atomic_load(&tids[k]));
+		}
+		loop_go_on();
+		sys(SYS_tgkill, getpid(), atomic_load(&tids[0]), SIGUSR1);
+		while (atomic_load(&held) != 2 * i) {
+			ck_assert_msg(now_us() < end, "round %d: one is not woken", i);
+			sched_yield();
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_int_eq(jumped, ROUNDS);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("loop");
+	TCase *c = tcase_create("hold");
+
+	tcase_set_timeout(c, 60);
+	tcase_add_test(c, jumps_out);
+	suite_add_tcase(s, c);
+	return run_suite(s);
+}
