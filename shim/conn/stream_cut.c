@@ -274,7 +274,6 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 	}
 	if (out->n)
 		publish_half(s, tx);
-	event_ring(&stream_steps);	/* a step without actions may end an arming, too */
 	if (resend && stream_resend(s))
 		bg_look(s);
 }
@@ -306,6 +305,7 @@ static bool over(const struct stream *s) { return atomic_load(&s->peer_gone) == 
 
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
+	uint8_t before = s->snd.cut.state;
 	struct cut_out out;
 
 	if (s->direct.stuck)
@@ -321,11 +321,15 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_tx_step(&s->snd.cut, ev, epoch, off, &out);
 	judge(s, &out, "sender", ev);
 	carry_out(s, true, &out);
+	/* Not for a step that changes nothing: who waits asks for one again and again. */
+	if (out.n || s->snd.cut.state != before)
+		event_ring(&stream_steps);
 }
 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	uint8_t before = s->rcv.cut.state;
+	bool arms = s->rcv.cut.arm_pending;
 	struct cut_out out;
 
 	if (over(s))
@@ -353,6 +357,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T)
 		ring_back(s);
 	carry_out(s, false, &out);
+	if (out.n || s->rcv.cut.state != before || s->rcv.cut.arm_pending != arms)
+		event_ring(&stream_steps);
 }
 
 void stream_path_dead(struct stream *s)

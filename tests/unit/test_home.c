@@ -17,7 +17,8 @@
 #include "../../shim/base/sys.h"
 
 /* A clock of its own: a microsecond for each look. */
-static uint64_t test_us(void) { static uint64_t us = 1000; return us += 1; }
+static uint64_t clock_us = 1000;
+static uint64_t test_us(void) { return clock_us += 1; }
 #define now_us() test_us()
 #include "../../shim/conn/stream.c"
 #include "suite.h"
@@ -41,7 +42,8 @@ static struct stream st, *s = &st;
 static struct ring_shared sh[2];
 static struct stat_row row;
 static struct policy_tunables tunables;
-static int said_frozen, asked, arm_at, naps;
+static int said_frozen, asked, arm_at, naps, waits;
+static bool stopped;			/* the peer: it says nothing */
 static uint32_t frozen_epoch;
 
 _Atomic(const struct policy_tunables *) shim_tun = &tunables;
@@ -135,9 +137,14 @@ void event_ring_slow(struct event *e)
 /* It sleeps: so the peer has its turn, if it was asked anything. */
 void event_wait(struct event *e, uint32_t seen, uint64_t until_ns)
 {
+	waits++;
 	if (atomic_load(&e->v) != seen)
 		return;
 	naps++;
+	if (stopped) {
+		clock_us = until_ns / 1000 + 1;
+		return;
+	}
 	ck_assert_msg(said_frozen, "sleeps until %lu, and nobody will ring: T%d, T%d, ARM %d",
 		      until_ns, s->snd.cut.state, s->rcv.cut.state, s->rcv.cut.arm_pending);
 	said_frozen = 0;
@@ -149,7 +156,8 @@ static void setup(void)
 	memset(&st, 0, sizeof st);
 	memset(&l, 0, sizeof l);
 	memset(sh, 0, sizeof sh);
-	said_frozen = asked = arm_at = naps = 0;
+	said_frozen = asked = arm_at = naps = waits = 0;
+	stopped = false;
 	sh[0].final = sh[1].final = RING_NO_FINAL;
 	stream_serve(&pollers);
 	streams[0] = s;
@@ -197,6 +205,27 @@ START_TEST(it_goes_fallback_from_the_path)
 	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, 1000000), 0);
 	ck_assert(stream_tcp_only(s) && stream_fallback_both(s));
 	ck_assert_int_eq(naps, 1);
+}
+END_TEST
+
+/* The peer says nothing: what is asked of it again changes nothing, so nobody is woken for it,
+ * least of all who asks. */
+START_TEST(it_sleeps_while_the_peer_is_stopped)
+{
+	if (_i & 1)
+		cut_over();
+	if (_i & 2) {
+		lock_take(&s->snd.lock);
+		stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+		stream_tx_event(s, CUT_EV_ARMED, s->snd.cut.epoch, 0);
+		stream_tx_event(s, CUT_EV_CUT_OK, s->snd.cut.epoch, 0);
+		lock_give(&s->snd.lock);
+		ck_assert_int_eq(s->snd.cut.state, CUT_TX_P);
+	}
+	stopped = true;
+	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, now_us() + 1000000), -ETIMEDOUT);
+	ck_assert_int_eq(naps, 1);
+	ck_assert_msg(waits <= 2, "asks %d times and sleeps once", waits);
 }
 END_TEST
 
@@ -254,6 +283,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_loop_test(t, an_arm_is_answered, 0, 2);
 	tcase_add_test(t, it_goes_fallback_from_the_path);
+	tcase_add_loop_test(t, it_sleeps_while_the_peer_is_stopped, 1, 4);
 	tcase_add_loop_test(t, each_end_rings, 0, (int)(sizeof ends / sizeof *ends));
 	suite_add_tcase(suite, t);
 	return run_suite(suite);
