@@ -15,6 +15,8 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 
+#include "arch/newer.h"
+
 static void bind_one(enum call_id id);
 
 /* What a call returns when no library has it. */
@@ -30,6 +32,25 @@ static void bind_one(enum call_id id);
 	static ret missing_##name params { errno = ENOSYS; return FAILED(ret); }
 #include "libc/calls.def"
 #pragma GCC diagnostic pop
+
+/* Calls that libc may be too old for and the kernel not: by number, also for a program that makes
+ * them so itself. */
+static int kernel_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct timespec *t,
+			       const sigset_t *mask)
+{
+	return (int)real_syscall(SYS_epoll_pwait2, ep, ev, max, t, mask, 8);
+}
+
+static int kernel_close_range(unsigned first, unsigned last, int flags)
+{
+	return (int)real_syscall(SYS_close_range, first, last, flags);
+}
+
+static int kernel_execveat(int dir, const char *path, char *const argv[], char *const envp[],
+			   int flags)
+{
+	return (int)real_syscall(SYS_execveat, dir, path, argv, envp, flags);
+}
 
 #define CALL(ret, name, params, args, where, doc) \
 	static ret stub_##name params { bind_one(ID_##name); return real_##name args; } \
@@ -80,9 +101,19 @@ void *libc_next(const char *name)
 	return ASK_LOADER || !elf_find_next(&name, &p, 1) ? dlsym(RTLD_NEXT, name) : p;
 }
 
+static void *without(unsigned id)
+{
+	switch (id) {
+	case ID_epoll_pwait2: return (void *)kernel_epoll_pwait2;
+	case ID_close_range: return (void *)kernel_close_range;
+	case ID_execveat: return (void *)kernel_execveat;
+	default: return calls[id].missing;
+	}
+}
+
 static void set_real(unsigned id, void *p)
 {
-	__atomic_store_n(calls[id].slot, p ? p : calls[id].missing, __ATOMIC_RELAXED);
+	__atomic_store_n(calls[id].slot, p ? p : without(id), __ATOMIC_RELAXED);
 }
 
 static void bind_one(enum call_id id)
@@ -126,7 +157,7 @@ void libc_bind_all(void)
 			bind_one((enum call_id)i);
 	libc_sigaction_is_libcs = is_libcs((void *)real_sigaction);
 	libc_behind_others = !is_libcs((void *)real_dup2) || !is_libcs((void *)real_dup3);
-	if (real_close_range != missing_close_range && !is_libcs((void *)real_close_range))
+	if (real_close_range != kernel_close_range && !is_libcs((void *)real_close_range))
 		libc_behind_others = true;
 }
 

@@ -27,7 +27,8 @@ START_TEST(as_dlsym)
 
 	ck_assert(elf_find_next(names, found, N));
 	for (unsigned i = 0; i < N; i++) {
-		ck_assert_msg(found[i] == dlsym(RTLD_NEXT, names[i]), "%s", names[i]);
+		/* this program has none of them; RTLD_NEXT finds old versions before glibc 2.36 */
+		ck_assert_msg(found[i] == dlsym(RTLD_DEFAULT, names[i]), "%s", names[i]);
 		there += found[i] != NULL;
 	}
 	ck_assert_ptr_null(found[N - 1]);
