@@ -3,6 +3,7 @@
  *
  *	sys6()			a system call; the result, or negative errno; errno stays
  *	arch_pause()		in a loop that waits for another processor
+ *	arch_fence_taken()	after an atomic exchange: a full fence, where that is none itself
  *	arch_ticks()		a clock that is read quickly, of any rate; ARCH_TICKS: there is one
  *	arch_add(), arch_inc()	to a count that has one writer, read by others as a whole
  *	arch_page()		bytes of a page
@@ -50,6 +51,10 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 
 #ifndef ARCH_PAUSE
 static inline void arch_pause(void) { atomic_signal_fence(memory_order_seq_cst); }
+#endif
+
+#ifndef ARCH_FENCE_TAKEN
+static inline void arch_fence_taken(void) { atomic_thread_fence(memory_order_seq_cst); }
 #endif
 
 #ifndef ARCH_ADD

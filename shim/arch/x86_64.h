@@ -21,6 +21,9 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #define ARCH_PAUSE
 static inline void arch_pause(void) { __builtin_ia32_pause(); }
 
+#define ARCH_FENCE_TAKEN
+static inline void arch_fence_taken(void) { __asm__ volatile("" ::: "memory"); }
+
 #define ARCH_TICKS
 static inline uint64_t arch_ticks(void) { return __builtin_ia32_rdtsc(); }
 

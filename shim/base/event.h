@@ -21,9 +21,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "arch/arch.h"
+
 struct event { _Atomic uint32_t v; };
 
-static inline uint32_t event_look(struct event *e) { return atomic_fetch_or(&e->v, 1) | 1; }
+static inline uint32_t event_look(struct event *e)
+{
+	uint32_t seen = atomic_fetch_or(&e->v, 1) | 1;
+
+	arch_fence_taken();	/* before the caller looks: event_ring() has one, too */
+	return seen;
+}
 
 /* Until it is rung after that look, or `until_ns` of now_ns() has come. */
 void event_wait(struct event *e, uint32_t seen, uint64_t until_ns);

@@ -54,7 +54,7 @@ bool stream_final_seen(struct stream *s)
 	/* In T the kernel answers; what was seen before stays. */
 	if (atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire))
 		return true;
-	if (s->rcv.cut.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
+	if (s->rcv.cut.state == CUT_RX_T || !atomic_load(&s->link))
 		return atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire);
 	final = stream_final_in_ring(s);
 	if (final == RING_NO_FINAL)

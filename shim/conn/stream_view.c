@@ -141,7 +141,7 @@ static struct stream_view view_once(struct stream *s)
 	bool final, end, shut_wr;
 
 	stream_look_at_wire(s);
-	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
+	if (!atomic_load(&s->link)) {	/* as a reader: tests/litmus/view-enter */
 		v.kern = EPOLLIN | EPOLLOUT;
 		if (s->rcv.fin_held) {	/* settled, but perhaps not told: the kernel's edge is
 					 * spent */
@@ -309,7 +309,7 @@ void stream_home_event(struct stream *s, uint32_t events)
 
 bool stream_look_fallback(struct stream *s)
 {
-	struct pollfd p = { .fd = atomic_load(&s->fd) };
+	struct pollfd p = { atomic_load(&s->fd), 0, 0 };
 	struct timespec zero = { 0, 0 };
 
 	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_fallback_both(s) ||

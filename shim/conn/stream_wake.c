@@ -36,7 +36,7 @@ void stream_consumed(struct stream *s)
 
 bool stream_look_at_wire(struct stream *s)
 {
-	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
+	struct link *l = atomic_load(&s->link);
 
 	return l && l->wire && l->wire->poll(l);
 }

@@ -102,6 +102,8 @@ static bool drain_words(struct link *l, struct segment_side *me)
 		if (w * 64 >= l->segment.slots)
 			continue;	/* a peer's invention */
 		bits = atomic_exchange(&me->dirty[w], 0);
+		/* who found a bit still set says no more: what he published is seen now */
+		arch_fence_taken();
 		while (bits) {
 			unsigned slot = w * 64 + (unsigned)__builtin_ctzll(bits);
 			struct stream *s;
