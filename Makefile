@@ -53,7 +53,7 @@ LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) $(HARD_LDFLAGS) -Wl,-z,nodelete \
 lib_src    := $(wildcard shim/*/*.c rdma/*/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
 stat_src   := $(wildcard tools/rdmastat/*/*.c) tools/findlib.c $(policy_src)
-run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c \
+run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/interp.c \
 	tools/rdmastat/ground/rdmastat_text.c $(wildcard tools/rdmastat/ground/statfile*.c) \
 	$(policy_src))
 unit_src   := $(wildcard tests/unit/test_*.c)
@@ -208,7 +208,7 @@ $(2): $(call obj,$(sort $(1) $(4) $(call head_line,LINK,$(1))))
 	$$(call say,LD,$(2))mkdir -p $$(@D) && $$(CC) $$(ALL_CFLAGS) $$(LDFLAGS) -o $$@ $$^ $(3) \
 		$(call head_line,LIBS,$(1))
 endef
-check_libs := -lcheck -lsubunit -lm -lrt
+check_libs := -lcheck -lsubunit -lm -lrt -ldl
 $(foreach \
 	s,$(unit_src),$(eval \
 	$(call test_rule,$(s),$(patsubst \

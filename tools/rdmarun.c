@@ -24,6 +24,7 @@
 #include "../policy/places.h"
 #include "../policy/words.h"
 #include "findlib.h"
+#include "interp.h"
 #include "ground/rdmastat.h"
 
 enum { OWN_TROUBLE = 125, NOT_EXECUTABLE, NOT_FOUND };
@@ -227,10 +228,28 @@ static bool set_environment(struct job *j)
 	return true;
 }
 
+/* For the run without the library: whatever else is preloaded stays. */
+static bool leave_it_out(void)
+{
+	char *preload = preload_without();
+
+	if (preload && !(*preload ? setenv("LD_PRELOAD", preload, 1) : unsetenv("LD_PRELOAD")))
+		return true;
+	complain("out of memory");
+	return false;
+}
+
 static int exec_it(char **argv)
 {
+	char linker[PATH_MAX];
 	int error;
 
+	if (program_of_musl(argv[0], linker, sizeof(linker))) {
+		complain("%s has musl's linker, %s, which would end it over a library of glibc: it "
+			 "runs without", argv[0], linker);
+		if (!leave_it_out())
+			return OWN_TROUBLE;
+	}
 	execvp(argv[0], argv);
 	error = errno;
 	complain("%s: %s", argv[0], strerror(error));
@@ -270,17 +289,6 @@ static double seconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-/* For the run without the library: whatever else is preloaded stays. */
-static bool leave_it_out(void)
-{
-	char *preload = preload_without();
-
-	if (preload && !(*preload ? setenv("LD_PRELOAD", preload, 1) : unsetenv("LD_PRELOAD")))
-		return true;
-	complain("out of memory");
-	return false;
 }
 
 /* Runs the program; returns its exit code, as a shell would say it. */

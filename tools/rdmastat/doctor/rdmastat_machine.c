@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -72,6 +73,20 @@ static void check_library(struct doctor *d)
 			"%s does not load: %s", d->lib, n > 0 ? err : "the program failed");
 	else
 		verdict(d, V_OK, "library", "", "%s loads", d->lib);
+}
+
+/* Programs of musl beside those of glibc: the library is none of theirs. */
+static void check_musl(struct doctor *d)
+{
+	glob_t g;
+
+	if (!glob("/lib/ld-musl-*.so.1", 0, NULL, &g)) {
+		verdict(d, V_WARN, "musl", "where all programs preload it, by $LIB: "
+			"LD_PRELOAD='/usr/local/$LIB/librdmashim.so'",
+			"%s: programs of musl are here; a preload of %s by its path ends them",
+			g.gl_pathv[0], d->lib[0] ? d->lib : "librdmashim.so");
+		globfree(&g);
+	}
 }
 
 static void check_environment(struct doctor *d)
@@ -501,6 +516,7 @@ void check_machine(struct doctor *d)
 	names_free(rdma);
 	d->has_gpu = fact(d, gpu, sizeof(gpu), "/proc/driver/nvidia/version");
 	check_library(d);
+	check_musl(d);
 	check_environment(d);
 	check_policy(d);
 	check_net(d);
