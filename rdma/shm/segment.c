@@ -24,11 +24,12 @@ static uint64_t round_up(uint64_t v, uint64_t to)
 	return (v + to - 1) / to * to;
 }
 
-/* Geometry follows from (slots, ring_size, large_size) alone, so both ends compute the same. */
+/* Geometry follows from (slots, ring_size, large_size) and the kernel's page alone, so both ends
+ * compute the same. Rings begin at a page: of each that is whole pages they can be given back. */
 static void layout(struct segment *a)
 {
 	uint64_t side = 4096, slot = round_up(side + 2 * sizeof(struct segment_side), 4096);
-	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct segment_slot), 4096);
+	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct segment_slot), PAGE);
 	uint64_t large = ring + 2ull * a->slots * a->ring_size;
 
 	a->total = large + 2ull * a->slots * a->large_size;
@@ -77,9 +78,8 @@ static int populate(const void *p, size_t n)
 	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);
 }
 
-/* The layout knows no page but 4 KiB, since both ends must have the same. Where pages are
- * larger, and n bytes at p are not preallocated ones, they stay: to round up would wipe another
- * connection's. */
+/* What is not whole pages stays (rings of 4 KiB where pages are of 64): to round up would wipe
+ * another connection's. */
 static bool removed(void *p, size_t n)
 {
 	return !(((uintptr_t)p | n) & (PAGE - 1)) && !sys(SYS_madvise, p, n, MADV_REMOVE);

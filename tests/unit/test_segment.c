@@ -17,6 +17,7 @@
 static int memfd;
 static long limit_kb;
 static bool old;		/* a kernel before 5.14 */
+static size_t page_size = 4096;
 
 static long held_kb(void)
 {
@@ -44,6 +45,13 @@ static long sys6(long n, long a, long b, long c, long d, long e, long f)
 
 	if (n == SYS_process_vm_readv && old)
 		return make((long)there->iov_base) ? -EFAULT : 1;
+	/* which begins at a page of that kernel's */
+	if (n == SYS_mmap && page_size > 4096) {
+		r = kernels(n, 0, b + (long)page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+			    MAP_NORESERVE, -1, 0);
+		r = (r + (long)page_size - 1) & -(long)page_size;
+		return kernels(n, r, b, c, d | MAP_FIXED, e, f);
+	}
 	if (n != SYS_madvise || c != 23)
 		return kernels(n, a, b, c, d, e, f);
 	if (old)
@@ -53,6 +61,7 @@ static long sys6(long n, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
+#define arch_page() page_size
 #include "../../rdma/shm/segment.c"
 
 #define RING  65536
@@ -104,12 +113,14 @@ START_TEST(what_is_refused_is_given_back)
 }
 END_TEST
 
-/* Who is left gives all back but what the first slots of each side keep. */
+/* Who is left gives all back but what the first slots of each side keep; _i & 2: pages of
+ * 64 KiB. */
 START_TEST(what_is_kept)
 {
-	uint64_t ring = _i ? 16 << 20 : 1 << 18;
-	long most = _i ? 0 : 2 * 2048;
+	uint64_t ring = _i & 1 ? 16 << 20 : 1 << 18;
+	long most = _i & 1 ? 0 : 2 * 2048;
 
+	page_size = _i & 2 ? 65536 : 4096;
 	limit_kb = 1 << 30;
 	ck_assert_int_eq(segment_create(&a, 64, ring, 0, &memfd), 0);
 	for (int round = 0; round < 2; round++) {
@@ -124,6 +135,29 @@ START_TEST(what_is_kept)
 		/* with each slot's own page */
 		ck_assert_int_le(held_kb(), most + 64 * 4 + 64);
 	}
+	end();
+}
+END_TEST
+
+/* A ring of less than a page is not given back with its neighbour's; _i: pages of 64 KiB. */
+START_TEST(no_whole_page)
+{
+	page_size = _i ? 65536 : 4096;
+	limit_kb = 1 << 30;
+	ck_assert_int_eq(segment_create(&a, 64, 16384, 65536, &memfd), 0);
+	for (uint32_t slot = 0; slot < 64; slot++) {
+		memset(rings(&a, slot), 1 + (int)slot, 2 * 16384);
+		memset(segment_large(&a, slot, 0), 1 + (int)slot, 2 * 65536);
+	}
+	ck_assert_int_eq(segment_ring_rest(&a, 9, 0, 65536), !_i);
+	ck_assert_int_eq(rings(&a, 9)[0], _i ? 10 : 0);
+	ck_assert_int_eq(rings(&a, 9)[16384], 10);
+	segment_give(&a, segment_large(&a, 9, 1), 65536);
+	ck_assert_int_eq(segment_large(&a, 9, 1)[0], 0);
+	ck_assert_int_eq(segment_large(&a, 9, 0)[0], _i ? 10 : 0);
+	ck_assert_int_eq(rings(&a, 8)[2 * 16384 - 1], 9);
+	ck_assert_int_eq(rings(&a, 10)[0], 11);
+	ck_assert_int_eq(segment_large(&a, 10, 0)[0], 11);
 	end();
 }
 END_TEST
@@ -193,7 +227,8 @@ int main(void)
 	tcase_add_loop_test(t, what_is_refused_is_given_back, 0, 2);
 	tcase_add_loop_test(t, a_large_ring_that_cannot_be_had, 0, 2);
 	tcase_add_loop_test(t, not_even_the_first_page, 0, 2);
-	tcase_add_loop_test(t, what_is_kept, 0, 2);
+	tcase_add_loop_test(t, what_is_kept, 0, 4);
+	tcase_add_loop_test(t, no_whole_page, 0, 2);
 	tcase_add_test(t, all_is_kept);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
