@@ -43,13 +43,16 @@ static const struct { const char *name; size_t at; bool cm; } rows[] = {
 
 /* A driver has its queues in plain memory. Where the kernel does not copy a device's pages for the
  * child, whoever writes first after a fork gets other pages than the device has; libibverbs keeps
- * them out of children if it is told to before the program registers memory. */
-static bool fork_safe(int (*init)(void), enum ibv_fork_status (*is)(void))
-{
-	enum ibv_fork_status s = is ? is() : IBV_FORK_DISABLED;
+ * them out of children if it is told to before the program registers memory. What it answers is
+ * ibv_fork_status, which headers before rdma-core 35 lack. */
+enum fork_status { FORK_DISABLED, FORK_ENABLED, FORK_UNNEEDED };
 
-	apart = s != IBV_FORK_UNNEEDED;
-	return s != IBV_FORK_DISABLED || (init && !init());
+static bool fork_safe(int (*init)(void), enum fork_status (*is)(void))
+{
+	enum fork_status s = is ? is() : FORK_DISABLED;
+
+	apart = s != FORK_UNNEEDED;
+	return s != FORK_DISABLED || (init && !init());
 }
 
 static int load(void)

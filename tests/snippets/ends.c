@@ -1,6 +1,7 @@
 /*
  * ends.c - how a direction, a connection, a process ends, and what the other end sees.
  * Calls: shutdown close __close closefrom send recv poll
+ * LIBS: -ldl
  */
 #include "snip.h"
 

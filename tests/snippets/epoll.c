@@ -1,10 +1,12 @@
 /*
  * epoll.c - waiting by epoll.
  * Calls: epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+ * LIBS: -ldl
  */
 #include <limits.h>
 
 #include "snip.h"
+#include "tests/older.h"
 
 static char t[256];
 static int ep = -1;

@@ -1,6 +1,7 @@
 /*
  * fds.c - copies of descriptors, closing many, passing them on. Calls: dup dup2 __dup2 dup3
  * fcntl close close_range closefrom sendmsg recvmsg pidfd_open pidfd_getfd pidfd_send_signal
+ * LIBS: -ldl
  */
 #include <limits.h>
 #include <linux/close_range.h>

@@ -2,6 +2,7 @@
  * life.c - how a connection comes to be, and what it says of itself. Calls: socket connect
  * __connect listen accept accept4 shutdown bind getpeername getsockname bindresvport socketpair
  * isfdtype
+ * LIBS: -ldl
  */
 #include <limits.h>
 

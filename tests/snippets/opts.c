@@ -1,6 +1,7 @@
 /*
  * opts.c - socket options, and counts that calls tell of a connection.
  * Calls: setsockopt getsockopt ioctl fcntl __fcntl fcntl64
+ * LIBS: -ldl
  */
 #include <limits.h>
 #include <time.h>

@@ -5,6 +5,7 @@
  *        copy_file_range process_vm_readv process_vm_writev eventfd_read eventfd_write getmsg
  *        putmsg isastream fattach
  *        forkpty login_tty rcmd rcmd_af rexec rexec_af res_send res_nsend closelog
+ * LIBS: -ldl
  */
 #include <arpa/nameser.h>
 #include <netdb.h>

@@ -1,6 +1,7 @@
 /*
  * passing.c - connections that programs get which have the library, and programs that have it not.
  * Calls: sendmsg recvmsg execve execle posix_spawn
+ * LIBS: -ldl
  */
 #include <spawn.h>
 

@@ -1,6 +1,7 @@
 /*
  * poll.c - waiting by poll and select.
  * Calls: poll __poll __poll_chk ppoll __ppoll_chk select __select pselect
+ * LIBS: -ldl
  */
 #include <limits.h>
 #include <sys/resource.h>

@@ -6,6 +6,7 @@
  *        posix_spawn posix_spawnp posix_spawn_file_actions_init posix_spawn_file_actions_destroy
  *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall
  *        arch_prctl unshare setns capset
+ * LIBS: -ldl
  */
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,7 @@
 /*
  * raw.c - system calls on a stream by libc's syscall(), mixed with the same calls by name: the
  * bytes come in one order. Calls: syscall
+ * LIBS: -ldl
  */
 #include <sched.h>
 #include <sys/sendfile.h>

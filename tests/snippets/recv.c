@@ -1,6 +1,7 @@
 /*
  * recv.c - every way to receive: results, flags, vectors, refused input. Calls: recv __recv_chk
  * recvfrom __recvfrom_chk recvmsg recvmmsg read __read __read_chk readv preadv2 preadv64v2
+ * LIBS: -ldl
  */
 #include <limits.h>
 

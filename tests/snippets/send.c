@@ -1,6 +1,7 @@
 /*
  * send.c - every way to send: results, flags, vectors, refused input. Calls: send __send sendto
  * sendmsg sendmmsg write __write writev pwritev2 pwritev64v2 sendfile sendfile64
+ * LIBS: -ldl
  */
 #include <limits.h>
 #include <sys/sendfile.h>

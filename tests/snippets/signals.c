@@ -2,6 +2,7 @@
  * signals.c - handlers that interrupt calls, and use what they interrupted. Calls: sigaction
  * __sigaction signal bsd_signal ssignal sysv_signal __sysv_signal sigset siginterrupt sigignore
  * sigvec
+ * LIBS: -ldl
  */
 #include <setjmp.h>
 

@@ -4,6 +4,7 @@
  * __vdprintf_chk dprintf __dprintf_chk
  *        aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 splice tee vmsplice
  *        and what stdio has
+ * LIBS: -ldl
  */
 #include <aio.h>
 #include <dirent.h>

@@ -2,6 +2,7 @@
  * threads.c - threads that are cancelled or leave in a call, and numbers that change hands under
  * blocked calls. Calls: recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg
  * write writev poll select epoll_wait accept close dup2 socket
+ * LIBS: -ldl
  */
 #include <sched.h>
 #include <stdatomic.h>

@@ -22,6 +22,7 @@
 #include <ucontext.h>
 
 #include "../../shim/poll/ready_int.h"
+#include "tests/older.h"
 
 #define STREAMS 256
 

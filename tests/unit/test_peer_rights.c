@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
@@ -26,6 +25,7 @@
 #include "../../shim/link/peer_rights.h"
 #include "../../shim/base/shim.h"
 #include "suite.h"
+#include "tests/older.h"
 
 _Atomic int shim_pid;
 static int brief;

@@ -57,10 +57,13 @@ static size_t make_points(const struct report *rep, struct point *pt)
 /* A round number at or above v: of bytes, or with unit 10 of seconds. */
 static double nice(double v, double unit)
 {
-	double base = pow(unit, floor(log(v > 1 ? v : 1) / log(unit))), m = v / base;
 	static const double steps[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1024 };
+	double base = 1, m;
 	size_t i;
 
+	while (base * unit <= v && base < 1e18)
+		base *= unit;
+	m = v / base;
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		if (m <= steps[i])
 			return fmin(steps[i], unit) * base;
