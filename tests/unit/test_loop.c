@@ -49,6 +49,11 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus) { (voi
 void own_thread_begins(void) {}
 void own_thread_ends(void) {}
 void own_threads_after_fork(void) {}
+uint32_t own_threads(void) { return 0; }
+uint32_t own_threads_made(void) { return 0; }
+void own_threads_await_end(uint64_t end_us) { (void)end_us; }
+void closer_quit(void) {}
+void closer_resume(void) {}
 bool proc_is_ours(void) { return true; }
 
 #define ROUNDS 300
