@@ -85,7 +85,8 @@ $CC $LDFLAGS -O1 -D_GNU_SOURCE -o "$TMP/number" "$TMP/number.c" || fail "cc"
 shim_env
 for preload in "" "$B/older/librdmashim.so"; do
 	env "${SHIM_ENV[@]}" LD_PRELOAD= timeout 30 "$L/ld-2.31.so" --library-path "$L:$U" \
-		${preload:+--preload "$preload"} "$TMP/number" >"$TMP/number.${preload:+lib}" 2>&1 3>&-
+		${preload:+--preload "$preload"} "$TMP/number" 3>&- \
+		>"$TMP/number.${preload:+lib}" 2>&1
 done
 diff "$TMP/number." "$TMP/number.lib" || fail "calls by number are others under the library"
 grep -q '^close_range 0 0, then -1$' "$TMP/number." || fail "no close_range(2)? $(<"$TMP/number.")"
