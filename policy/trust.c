@@ -30,7 +30,7 @@ struct thing {			/* at the end of t->path */
 	uid_t uid;
 	unsigned mode, links;
 	uint64_t size, dev;
-	uint64_t id[2];		/* by look() alone: device, inode */
+	uint64_t id[3];		/* by look() alone: device, inode, mount (0: not told) */
 	bool mounted;
 };
 
@@ -146,10 +146,21 @@ static bool good_owner(struct trust *t, const struct thing *x, bool shared)
 
 /* ---- what ---- */
 
+static uint64_t device_of(const struct statx *s)
+{
+	return makedev(s->stx_dev_major, s->stx_dev_minor);
+}
+
+static uint64_t mount_of(const struct statx *s)
+{
+	return s->stx_mask & (STATX_MNT_ID | STATX_MNT_ID_UNIQUE) ? s->stx_mnt_id : 0;
+}
+
 static int look(const struct walk *w, struct thing *x)
 {
 	struct statx s;
-	int rc = raw(syscall(SYS_statx, AT_FDCWD, path_of(w->t), LOOK, STATX_BASIC_STATS, &s));
+	int rc = raw(syscall(SYS_statx, AT_FDCWD, path_of(w->t), LOOK,
+			     STATX_BASIC_STATS | TRUST_PLACE, &s));
 
 	if (rc)
 		return rc;
@@ -159,7 +170,7 @@ static int look(const struct walk *w, struct thing *x)
 		s.stx_nlink,
 		s.stx_size,
 		makedev(s.stx_rdev_major, s.stx_rdev_minor),
-		{ makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino },
+		{ device_of(&s), s.stx_ino, mount_of(&s) },
 		s.stx_attributes & STATX_ATTR_MOUNT_ROOT,
 	};
 	return 0;
@@ -180,24 +191,51 @@ static int check_shared(struct walk *w, const struct thing *x)
 
 /* ---- another root ---- */
 
-static _Atomic uint64_t first_root[2];	/* inode 0: not seen yet */
+static _Atomic uint64_t first_root[3];	/* as a thing's id; inode 0: not seen yet */
+static _Atomic uint64_t first_proc;	/* device of /proc, where mounts have no numbers, or 0 */
 static _Atomic bool moved;
 
 bool trust_root_moved(void) { return atomic_load(&moved); }
 
-bool trust_root_is_first(uint64_t dev, uint64_t inode)
+static bool root_is_first(uint64_t dev, uint64_t inode)
 {
 	uint64_t first = atomic_load(&first_root[1]);
 
 	return !first || (inode == first && dev == atomic_load(&first_root[0]));
 }
 
+#define PROC_ROOT 1	/* its inode, linux/proc_fs.h */
+
+int trust_proc_is_first(const struct statx *root, const struct statx *proc)
+{
+	uint64_t mount = mount_of(root), none = 0, dev;
+
+	if (!root_is_first(device_of(root), root->stx_ino))
+		return 0;
+	if (!atomic_load(&first_root[1]))
+		return 1;
+	if (mount)
+		return mount == atomic_load(&first_root[2]);
+	if (!proc)
+		return -1;
+	dev = device_of(proc);
+	return proc->stx_ino == PROC_ROOT &&
+	       (atomic_compare_exchange_strong(&first_proc, &none, dev) || none == dev);
+}
+
+static int ask_place(const char *path, struct statx *ret)
+{
+	return raw(syscall(SYS_statx, AT_FDCWD, path, LOOK, TRUST_PLACE, ret));
+}
+
 bool trust_proc(void)
 {
-	struct statx s;
+	struct statx root, proc;
+	int same = ask_place("/", &root) ? 0 : trust_proc_is_first(&root, NULL);
 
-	return !raw(syscall(SYS_statx, AT_FDCWD, "/", LOOK, STATX_INO, &s)) &&
-	       trust_root_is_first(makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino);
+	if (same < 0)
+		same = !ask_place("/proc", &proc) && trust_proc_is_first(&root, &proc);
+	return same;
 }
 
 /* x is /. What lies below another one than at first is a user's who was locked up there: a server's
@@ -206,9 +244,10 @@ static void note_root(struct walk *w, const struct thing *x)
 {
 	if (!atomic_load(&first_root[1])) {
 		atomic_store(&first_root[0], x->id[0]);
+		atomic_store(&first_root[2], x->id[2]);
 		atomic_store(&first_root[1], x->id[1]);
 	}
-	atomic_store(&moved, !trust_root_is_first(x->id[0], x->id[1]));
+	atomic_store(&moved, !root_is_first(x->id[0], x->id[1]));
 	if (atomic_load(&moved) && w->kind != TRUST_OUTPUT)
 		w->t->only_roots = true;
 }

@@ -28,7 +28,12 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
+
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000	/* linux/stat.h, since 6.8 */
+#endif
 
 #define TRUST_PATH 1024		/* bytes of a name without links, with its NUL */
 #define TRUST_WHY  400
@@ -67,9 +72,16 @@ int trust_walk(const char *path, enum trust_kind kind, struct trust *t);
 int trust_opened(int fd, enum trust_kind kind, struct trust *t);
 /* Was / another one at the last walk than at the first? */
 bool trust_root_moved(void);
-/* Is that the / of the first walk? Before that: yes. */
-bool trust_root_is_first(uint64_t dev, uint64_t inode);
-/* Is / that one? Below another one /proc may be a stranger's file system, which never answers. */
+/*
+ * /proc is believed where / is that of the first walk, by the same mount. Another mount
+ * namespace has other mounts, also where its / is the same directory, and there /proc, or a
+ * file in it, may be a stranger's, who lies or never answers. Before Linux 5.8 mounts have no
+ * number; then /proc must be the root of the file system that it was at first, which tells
+ * nothing of what is mounted in it. Who may mount things in our own namespace is believed.
+ */
+#define TRUST_PLACE (STATX_INO | STATX_MNT_ID | STATX_MNT_ID_UNIQUE)
+/* Of what statx(2) says of /, and of /proc (NULL: not asked): 1, 0, or -1: it must be. */
+int trust_proc_is_first(const struct statx *root, const struct statx *proc);
 bool trust_proc(void);
 /* Is `name` in the directory of this descriptor, in which others may make names, root's or ours? */
 bool trust_name(int dir, const char *name, const struct trust *t);

@@ -3,16 +3,23 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "base/sys.h"
 #include "policy/trust.h"
 
-bool proc_is_ours(void)
+static long ask_place(const char *path, struct statx *ret)
 {
 	const int how = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
-	struct statx x;
 
-	return sys(SYS_statx, AT_FDCWD, "/", how, STATX_INO, &x) >= 0 &&
-	       trust_root_is_first(makedev(x.stx_dev_major, x.stx_dev_minor), x.stx_ino);
+	return sys(SYS_statx, AT_FDCWD, path, how, TRUST_PLACE, ret);
+}
+
+bool proc_is_ours(void)
+{
+	struct statx root, proc;
+	int same = ask_place("/", &root) < 0 ? 0 : trust_proc_is_first(&root, NULL);
+
+	if (same < 0)
+		same = ask_place("/proc", &proc) >= 0 && trust_proc_is_first(&root, &proc);
+	return same;
 }

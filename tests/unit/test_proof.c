@@ -204,8 +204,9 @@ START_TEST(no_proc)
 }
 END_TEST
 
-/* A file system at /proc whose daemon never answers; what asks for anything waits for it. */
-static int with_silent_proc(const char *root, int sock, int dev)
+/* A file system at `at` whose daemon never answers; what asks for anything waits for it. In another
+ * mount namespace, with another root directory or the same. */
+static int with_silent(const char *root, const char *at, int sock, int dev)
 {
 	struct peer_rights r;
 	struct trust t;
@@ -214,14 +215,17 @@ static int with_silent_proc(const char *root, int sock, int dev)
 
 	trust_walk("/", TRUST_DIR, &t);		/* as the library does when it begins */
 	snprintf(opts, sizeof(opts), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev);
-	if (!proc_is_ours())
+	if (!proc_is_ours() || !trust_proc())
 		return 1;
 	if (dev < 0 || chdir(root) || mkdir("proc", 0755) || unshare(CLONE_NEWNS) ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("silent", "proc", "fuse", MS_NOSUID | MS_NODEV, opts) || chroot(".") ||
-	    chdir("/") || close(dev) || !filtered())
+	    mount("silent", at, "fuse", MS_NOSUID | MS_NODEV, opts))
 		return CANNOT;
-	if (proc_is_ours())
+	if (at[0] != '/' && (chroot(".") || chdir("/")))
+		return CANNOT;
+	if (close(dev) || !filtered())
+		return CANNOT;
+	if (proc_is_ours() || trust_proc())
 		return 2;
 	fd = proof_of(sock);
 	if (fd >= 0)		/* under a filter /proc alone makes one */
@@ -235,9 +239,62 @@ static int with_silent_proc(const char *root, int sock, int dev)
 	return 0;
 }
 
+static int with_silent_proc(const char *root, int sock, int dev)
+{
+	return with_silent(root, "proc", sock, dev);
+}
+
+static int with_silent_mount(const char *root, int sock, int dev)
+{
+	return with_silent(root, "/proc", sock, dev);
+}
+
+static int with_silent_directory(const char *root, int sock, int dev)
+{
+	char self[32];
+
+	snprintf(self, sizeof(self), "/proc/%d", getpid());
+	return with_silent(root, self, sock, dev);
+}
+
 START_TEST(silent_proc)
 {
 	below_another_root(with_silent_proc, -1);
+}
+END_TEST
+
+START_TEST(silent_mount)
+{
+	below_another_root(_i ? with_silent_directory : with_silent_mount, -1);
+}
+END_TEST
+
+static struct statx place_of(const char *path)
+{
+	struct statx s;
+
+	ck_assert_int_eq(statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, TRUST_PLACE, &s), 0);
+	return s;
+}
+
+/* As before Linux 5.8: /proc is the root of the same file system. */
+START_TEST(mounts_without_numbers)
+{
+	struct statx root = place_of("/"), proc = place_of("/proc"), in = place_of("/proc/self"),
+		     other = place_of("/dev"), moved = root;
+	struct trust t;
+
+	root.stx_mask = moved.stx_mask = STATX_INO;
+	moved.stx_ino++;
+	other.stx_ino = proc.stx_ino;
+	ck_assert_int_eq(trust_proc_is_first(&moved, NULL), 1);		/* nothing was seen yet */
+	trust_walk("/", TRUST_DIR, &t);
+	ck_assert_int_eq(trust_proc_is_first(&moved, NULL), 0);
+	ck_assert_int_eq(trust_proc_is_first(&root, NULL), -1);
+	ck_assert_int_eq(trust_proc_is_first(&root, &in), 0);
+	ck_assert_int_eq(trust_proc_is_first(&root, &proc), 1);
+	ck_assert_int_eq(trust_proc_is_first(&root, &other), 0);
+	ck_assert_int_eq(trust_proc_is_first(&root, &proc), 1);
 }
 END_TEST
 
@@ -250,6 +307,8 @@ int main(void)
 	tcase_add_loop_test(t, forged_proc, 0, 2);
 	tcase_add_test(t, no_proc);
 	tcase_add_test(t, silent_proc);
+	tcase_add_loop_test(t, silent_mount, 0, 2);
+	tcase_add_test(t, mounts_without_numbers);
 	suite_add_tcase(s, t);
 	return run_suite(s);
 }
