@@ -67,15 +67,19 @@ static bool on_tcp(const struct stream *s)
 /* As stream_ask_fallback(), but that ARM is left alone: the peer would only send the next one. */
 void fork_ask_fallback(struct stream *s)
 {
+	bool any;
+
 	stream_lock(s);
-	if (atomic_load(&s->link)) {
+	any = atomic_load(&s->link) && !on_tcp(s);
+	if (any) {
 		if (s->snd.cut.state != CUT_TX_T)
 			stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 		if (s->rcv.cut.state == CUT_RX_K || s->rcv.cut.state == CUT_RX_A)
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	}
 	stream_unlock(s);
-	bg_look(s);
+	if (any)
+		bg_look(s);
 }
 
 /* The other holder's bytes are counted by TCP alone: start anew from TCP's. Both locks held. */
@@ -347,9 +351,9 @@ void fork_after_spawn(int pid)
 		if (pid < 0)
 			atomic_store(&c->crowded, 1);
 		holders_swap(c, token, pid > 0 ? pid : 0);
-		child_watch(pid);
-		fork_less_shared(s);		/* or, if there is a child, so that its end is
-						 * watched */
+		if (pid > 0)
+			fork_watch(pid);
+		fork_less_shared(s);
 	}
 }
 
