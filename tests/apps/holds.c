@@ -9,7 +9,10 @@
  * 					(ways[]) and read, for so many rounds at
  * 					least; meanwhile another thread starts so many
  * 					children, one every 20 ms, who inherit
- * 					them all. Says how often what was there gave EAGAIN
+ * 					them all. Says how often what was there gave EAGAIN.
+ * 					HOW nested: through an instance in which the epoll
+ * 					instance is; inherited: the children are forks, and wait
+ * 					in the epoll instances, too
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +27,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHUNK	1500	/* of a read: less than there mostly is, so that a level stays up */
@@ -31,6 +35,9 @@
 
 static int port, conns, rounds, bytes;
 static int refused, bad, ended, children;
+static int inner[256];		/* the instances in which the connections are */
+static int instances;
+static __thread int my_inner;
 
 static unsigned char pattern(size_t at) { return (unsigned char)(at * 7 + (at >> 8)); }
 
@@ -125,6 +132,19 @@ static bool by_epoll(int fd, int ep)
 	return r == 1;
 }
 
+/* What the outer one has told the inner one has, too. */
+static bool by_nested(int fd, int ep)
+{
+	struct epoll_event e;
+
+	while (by_epoll(fd, ep)) {
+		if (epoll_wait(my_inner, &e, 1, 0) == 1)
+			return true;
+		count(&refused);
+	}
+	return false;
+}
+
 /* Then the read may wait, but not for long. */
 static bool by_timeout(int fd, int ep)
 {
@@ -144,6 +164,7 @@ static const struct way {
 		{ "select", by_select, true },
 	{ "pselect", by_pselect, true }, { "epoll", by_epoll, true },
 		{ "timeout", by_timeout, false },
+	{ "nested", by_nested, true },	{ "inherited", by_epoll, true },
 };
 static const struct way *way;
 
@@ -227,10 +248,37 @@ static void *work(void *arg)
 
 	if (connect(fd, (void *)&a, sizeof a) || epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e))
 		exit(2);
+	my_inner = inner[(intptr_t)arg] = ep;
+	count(&instances);
+	if (way->wait == by_nested) {
+		ep = epoll_create1(EPOLL_CLOEXEC);
+		if (epoll_ctl(ep, EPOLL_CTL_ADD, my_inner, &e))
+			exit(2);
+	}
 	count(talk(fd, ep) ? &ended : &bad);
 	close(fd);
 	close(ep);
+	if (ep != my_inner)
+		close(my_inner);
 	return arg;
+}
+
+/* One that has no connection of its own, and ends soon. */
+static bool child(void)
+{
+	struct epoll_event e;
+	int st;
+	pid_t pid;
+
+	if (strcmp(way->name, "inherited"))
+		return system("exit 3") >> 8 == 3;
+	pid = fork();
+	if (!pid) {
+		for (int i = 0; i < instances; i++)
+			epoll_wait(inner[i], &e, 1, 1);
+		_exit(3);
+	}
+	return waitpid(pid, &st, 0) == pid && WIFEXITED(st) && WEXITSTATUS(st) == 3;
 }
 
 static void client(void)
@@ -239,9 +287,11 @@ static void client(void)
 	int n;
 
 	for (n = 0; n < conns && n < 256; n++)
-		pthread_create(&t[n], NULL, work, NULL);
+		pthread_create(&t[n], NULL, work, (void *)(intptr_t)n);
+	while (__atomic_load_n(&instances, __ATOMIC_ACQUIRE) < n)
+		usleep(1000);
 	for (int left = children; left; __atomic_store_n(&children, --left, __ATOMIC_RELAXED)) {
-		if (system("exit 3") >> 8 != 3)
+		if (!child())
 			exit(2);
 		usleep(20000);	/* a pace, nothing is waited for */
 	}

@@ -4,7 +4,7 @@
 # and in a crowd, whose connections end.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
-WAYS="poll ppoll select pselect epoll timeout"
+WAYS="poll ppoll select pselect epoll timeout nested inherited"
 MODES=${MODES/ client server/}
 
 # run HOW CONNS ROUNDS BYTES CHILDREN
