@@ -94,8 +94,9 @@ static bool outlives_link(struct stream *s)
 
 /*
  * FIN while we are on the path: did the peer's process end? Then the machine hears of it. True:
- * it is ending, and has left input unread; its control socket follows in a moment, and then it
- * is known to be a reset. Both locks held.
+ * it is known in a moment. Either it is ending, and has left input unread, and its control socket
+ * follows; or that has ended, and the background thread has to read its last words, perhaps a
+ * BACK, by which the end is a clean one. Both locks held.
  */
 bool stream_fin_seen(struct stream *s)
 {
@@ -103,10 +104,12 @@ bool stream_fin_seen(struct stream *s)
 
 	if (!l || atomic_load(&s->peer_gone) || stream_fallback_both(s))
 		return false;
-	if (link_ended(l)) {
+	if (atomic_load(&l->state) == LINK_DEAD) {
 		stream_peer_dead(s);
 		return false;
 	}
+	if (link_ended(l))
+		return true;
 	if (s->snd.cut.state < CUT_TX_K)
 		return false;
 	ring_tx_refresh(&s->snd.ring);

@@ -358,8 +358,10 @@ static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags,
 		lock_take(&s->snd.lock);
 		later = stream_fin_seen(s);
 		lock_give(&s->snd.lock);
-		if (later)
+		if (later) {
+			s->rcv.fin_held = s->rcv.cut.state != CUT_RX_T;
 			return -EAGAIN;
+		}
 		if (atomic_load(&s->peer_gone))
 			return try_recv(s, fd, c, flags);
 	}

@@ -63,6 +63,10 @@ int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 	long r = rights_recv(sock, &iov, &flags, ret_fd);
 	bool beside = false;
 
+	/* It ended with records of ours unread: the kernel says so before it gives its last ones,
+	 * once (__skb_try_recv_datagram() in net/core/datagram.c). */
+	if (r == -ECONNRESET)
+		r = rights_recv(sock, &iov, &flags, ret_fd);
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r < 0)
