@@ -103,6 +103,7 @@ help:
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
 	@echo 'make deb, rpm     packages; make dist: the sources'
+	@echo 'make release      one binary for glibc 2.28 and later, run on four Debians (as root)'
 	@echo 'make docs         generate the reference pages from their tables; make clean'
 	@echo
 	@echo 'Longer tests      (SECS= says how long, T="NAME..." which)'
@@ -114,6 +115,7 @@ help:
 	@echo '  check-suites    tests of CPython, Java, stress-ng, PostgreSQL;' \
 		'check-zoo: 15 programs'
 	@echo '  check-arm       64-bit ARM: cross build, unit tests under qemu-user'
+	@echo '  check-distro    Debian 11 to sid in roots of their own (T="trixie ..."), as root'
 	@echo '  check-jobs      the samples for Slurm and Kubernetes, as root'
 	@echo '  check-gpu       on real GPUs; gpu-run packs it for a machine without a compiler'
 	@echo '  fuzz fuzz-afl   one target (T=NAME); fuzz-long: all (JOBS=); fuzz-run packs them'
@@ -221,6 +223,7 @@ include tests/tests.mk
 include tests/nic/nic.mk
 include tests/path/path.mk
 include tests/arm/arm.mk
+include tests/distro/distro.mk
 include tests/fuzz/fuzz.mk
 include tests/long.mk
 include tests/bench/bench.mk

@@ -30,6 +30,7 @@ check="$rdmastat $probes pkg-config:pkg-config pc=check:check /usr/lib/*/libnett
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 arm="aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user mmdebstrap:mmdebstrap"
 rpm="rpmbuild:rpm"
+distro="mmdebstrap:mmdebstrap unshare:util-linux objdump:binutils"
 fuzz="clang:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"
 jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman runc:runc $demo"
@@ -73,7 +74,7 @@ find_missing() {	# SET
 }
 
 case ${1-} in
-build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | arm | rpm | vm | zoo | bench | bench-apps)
+build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | arm | rpm | distro | vm | zoo | bench | bench-apps)
 	list=${1//-/_}
 	needed=${!list} wanted=$needed
 	;;
@@ -88,7 +89,7 @@ left-out)
 	echo "left_out :=$left"
 	exit 0
 	;;
-*) echo "usage: deps.sh left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
+*) echo "usage: deps.sh left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|distro|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
 esac
 [[ $1 != build ]] || for o in $optional; do wanted+=" ${!o}"; done
 

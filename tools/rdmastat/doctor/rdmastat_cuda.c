@@ -38,10 +38,10 @@ static const struct entry { const char *name, *base; enum group group; } entries
 
 /* The ways to an entry. GET_1, GET_2: the two forms of cuGetProcAddress. */
 enum way { LINKED, DLSYM, GET_1, GET_2, GET_2_THREAD, WAYS };
-static const char *const way_names[WAYS] = { "as a symbol", "by dlsym", "by cuGetProcAddress",
-					     "by cuGetProcAddress_v2",
-						     "by cuGetProcAddress_v2 for per-thread "
-							     "streams" };
+static const char *const way_names[WAYS] = {
+	"as a symbol", "by dlsym", "by cuGetProcAddress", "by cuGetProcAddress_v2",
+	"by cuGetProcAddress_v2 for per-thread streams",
+};
 static const int versions[] = { 3020, 4000, 7000, 11030, 12000 };
 #define VERSIONS (sizeof(versions) / sizeof(versions[0]))
 
