@@ -25,6 +25,11 @@ done
 grep -q "ld.so.preload names the library" "$TMP/said" || fail "ld.so.preload is not told"
 ! grep -q other.sh "$TMP/said" || fail "other.sh does not name it"
 
+# ---- one version everywhere
+[[ $(<VERSION) =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "VERSION is not MAJOR.MINOR.PATCH"
+grep -q "^rdmashim ($(<VERSION)) " <(head -n 1 tools/packaging/debian/changelog) ||
+	fail "debian/changelog does not begin with $(<VERSION)"
+
 # ---- the same bytes
 git rev-parse HEAD >/dev/null 2>&1 || skip "not a checkout: there is no commit to pack"
 make -s B="$TMP/one" dist >"$TMP/log" 2>&1 || fail "make dist: $(tail -n 5 "$TMP/log")"
@@ -46,3 +51,22 @@ said=$(RDMASHIM_CONF=/nowhere "$TMP/to/usr/bin/rdmarun" sh -c 'echo $LD_PRELOAD'
 [[ $said == "$(realpath "$TMP/to")/usr/lib64/librdmashim.so" ]] || fail "rdmarun: '$said'"
 commit=$(git describe --always --abbrev=10)
 [[ $("$TMP/to/usr/bin/rdmastat" --version) == *"$commit"* ]] || fail "no commit in what was built"
+
+# ---- installed in a root of RPM's, as it should be, and removed: nothing stays
+((!EUID)) && busybox sh -c : 2>/dev/null || { say "no root, no busybox: not installed"; exit 0; }
+R=$TMP/with-rpm
+mkdir -p "$R/bin" "$R/etc/profile.d"
+cp "$(command -v busybox)" "$R/bin/"
+for c in sh grep sort sed tr cat; do ln -s busybox "$R/bin/$c"; done
+at_root() { rpm --root "$R" --dbpath /var/lib/rpm "$@"; }
+at_root --nodeps -i "$rpm" >"$TMP/log" 2>&1 || fail "rpm -i: $(<"$TMP/log")"
+at_root -V --nodeps rdmashim >"$TMP/log" 2>&1 || fail "rpm -V: $(<"$TMP/log")"
+[[ -s $R/usr/lib64/librdmashim.so ]] || fail "no library in lib64"
+at_root -qp --requires "$rpm" >"$TMP/wants" 2>/dev/null
+grep -q '^libjson-c\.so' "$TMP/wants" || fail "it does not say what it needs: $(<"$TMP/wants")"
+echo "export LD_PRELOAD=/usr/lib64/librdmashim.so" >"$R/etc/profile.d/fast.sh"
+at_root -e rdmashim >"$TMP/log" 2>&1 || fail "rpm -e: $(<"$TMP/log")"
+grep -q '/etc/profile.d/fast.sh' "$TMP/log" ||
+	fail "rpm -e does not say who names it: $(<"$TMP/log")"
+left=$(find "$R" -name '*rdma*' ! -path '*/var/lib/rpm*')
+[[ -z $left ]] || fail "rpm -e leaves: $left"
