@@ -21,6 +21,15 @@ struct call {
 	uint32_t in_len;
 };
 
+/* ---- discovery_port.c ---- */
+struct sockaddr_un;
+/* The name of the accepting end of this connection. Its length. */
+socklen_t net_name(const struct ctl_tuple *client_view, struct sockaddr_un *un);
+/* A caller at the port, -EAGAIN: none. Where there is no descriptor for one the port is left to
+ * others. */
+int net_accept(void);
+void net_port_after_fork(void);
+
 /* ---- net_proof.c ---- */
 /* False: nothing random is to be had, and with a nonce that is known nobody proves anything. */
 bool net_fill(struct net_msg *m, enum net_type type);

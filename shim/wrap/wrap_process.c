@@ -573,6 +573,30 @@ static bool raw_uring(long n, const long *va, long *ret)
 	}
 }
 
+/* As raw_seen(), of calls by which a process gives rights up or changes what it is in. */
+static bool raw_seen_rights(long n, const long *va, long *ret)
+{
+	switch (n) {
+	case SYS_prctl:
+		if (!prctl_is_seen((int)va[0], va[1]))
+			return false;
+		*ret = wrap_prctl((int)va[0], va[1], va[2], va[3], va[4]);
+		return true;
+	case SYS_capset: *ret = wrap_capset((void *)va[0], (const void *)va[1]); return true;
+	case SYS_unshare: *ret = wrap_unshare((int)va[0]); return true;
+	case SYS_setns: *ret = wrap_setns((int)va[0], (int)va[1]); return true;
+	case SYS_setuid: case SYS_setreuid: case SYS_setresuid:
+	case SYS_setgid: case SYS_setregid: case SYS_setresgid: case SYS_setgroups:
+	case SYS_landlock_restrict_self: case SYS_lsm_set_self_attr: case SYS_keyctl:
+		*ret = raw_rights(n, va);
+		return true;
+	case SYS_seccomp:
+		*ret = raw_seccomp((unsigned)va[0], (unsigned)va[1], (void *)va[2]);
+		return true;
+	default: return false;
+	}
+}
+
 /* Raw calls that matter whatever their first argument is. False: the kernel's, now. */
 static bool raw_seen(long n, const long *va, long *ret)
 {
@@ -634,27 +658,10 @@ static bool raw_seen(long n, const long *va, long *ret)
 #endif
 	case SYS_clone:
 	case SYS_clone3: return raw_clone(n, va, ret);
-	case SYS_prctl:
-		if (!prctl_is_seen((int)va[0], va[1]))
-			return false;
-		*ret = wrap_prctl((int)va[0], va[1], va[2], va[3], va[4]);
-		return true;
-	case SYS_capset: *ret = wrap_capset((void *)va[0], (const void *)va[1]); return true;
-	case SYS_unshare: *ret = wrap_unshare((int)va[0]); return true;
-	case SYS_setns: *ret = wrap_setns((int)va[0], (int)va[1]); return true;
-	case SYS_setuid: case SYS_setreuid: case SYS_setresuid:
-	case SYS_setgid: case SYS_setregid: case SYS_setresgid: case SYS_setgroups:
-	case SYS_landlock_restrict_self: case SYS_lsm_set_self_attr: case SYS_keyctl:
-		*ret = raw_rights(n, va);
-		return true;
-	case SYS_seccomp:
-		*ret = raw_seccomp((unsigned)va[0], (unsigned)va[1], (void *)va[2]);
-		return true;
 	case SYS_io_uring_setup:
 	case SYS_io_uring_enter:
 	case SYS_io_uring_register: return raw_uring(n, va, ret);
-	default:
-		return false;
+	default: return raw_seen_rights(n, va, ret);
 	}
 }
 

@@ -30,7 +30,8 @@ $(nic_out)/conform: $(call nic_obj,$(call nic_names,conform))
 		$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lrdmacm -libverbs
 
 # The library, but for the version that it says at the discovery port (nic/versions).
-next_src := shim/discovery/discovery_net.c shim/discovery/net_proof.c
+next_src := shim/discovery/discovery_net.c shim/discovery/discovery_port.c \
+	shim/discovery/net_proof.c
 next_obj := $(patsubst %.c,$(nic_out)/o/%.o,$(next_src))
 $(next_obj): $(nic_out)/o/%.o: %.c
 	$(call say,CC,'$< (next)')mkdir -p $(@D) && \

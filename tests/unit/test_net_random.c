@@ -32,6 +32,7 @@ static long random_says(void)
 #define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, \
 	0, 0, 0, 0, 0, 0))
 #include "../../shim/discovery/net_proof.c"
+#include "../../shim/discovery/discovery_port.c"
 #include "../../shim/discovery/discovery_net.c"
 
 #include "net_world.h"

@@ -15,6 +15,7 @@
 
 #include "../../shim/base/sys.h"
 #include "../../shim/discovery/net_proof.c"
+#include "../../shim/discovery/discovery_port.c"
 #include "../../shim/discovery/discovery_net.c"
 #include "net_world.h"
 
