@@ -194,10 +194,25 @@ static void ends(int fd)
 	}
 }
 
+static void fills_up(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	ssize_t n;
+
+	/* so much TCP has always taken */
+	for (size_t all = 100000; all < 1000000; all += (size_t)n) {
+		n = send(fd, buf, 1000000 - all, MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			die("send");
+		n = n < 0 ? 0 : n;
+		if (poll(&p, 1, 10000) != 1)
+			die("no room for what TCP takes");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
-	struct pollfd p = { .events = POLLOUT };
 	bool held;
 	ssize_t n;
 	int fd[2];
@@ -258,23 +273,7 @@ int main(int argc, char **argv)
 		while (kernels(fd[0]))
 			usleep(1000);
 	} else if (!strcmp(what, "poll")) {
-		size_t all = 100000;
-
-		p.fd = fd[0];
-		for (; all < 1000000; all += (size_t)n) {	/* so much TCP has always taken */
-			if (!strcmp(what, "thread")) {
-		int other[2];
-
-		pair(other, &none);
-		second = other[0];
-	}
-	n = send(fd[0], buf, 1000000 - all, MSG_NOSIGNAL);
-			if (n < 0 && errno != EAGAIN)
-				die("send");
-			n = n < 0 ? 0 : n;
-			if (poll(&p, 1, 10000) != 1)
-				die("no room for what TCP takes");
-		}
+		fills_up(fd[0]);
 	} else {
 		return 2;
 	}

@@ -297,3 +297,15 @@ SNIPPET(raw_epoll, "syscall")
 	SAY("del", syscall(SYS_epoll_ctl, ep, EPOLL_CTL_DEL, b, NULL));
 	alive("after all", a, b);
 }
+
+SNIPPET(syscall_data, "syscall")
+{
+	int d;
+
+	pair();
+	SAY("by raw write", syscall(SYS_write, open("/dev/null", O_WRONLY), "x", 1));
+	d = (int)syscall(SYS_dup, open("/dev/null", O_RDONLY));
+	tell("raw dup: %d", d >= 0);
+	SAY("raw close_range", syscall(SYS_close_range, d, d, 0));
+	alive("after", a, b);
+}
