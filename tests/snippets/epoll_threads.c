@@ -1,6 +1,7 @@
 /*
  * epoll_threads.c - waiting by epoll while other threads or processes act. Calls: epoll_create1
  * epoll_ctl epoll_wait
+ * LIBS: -ldl
  */
 #include <limits.h>
 

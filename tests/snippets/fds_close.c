@@ -1,6 +1,7 @@
 /*
  * fds_close.c - descriptors that are closed or replaced while other threads use them. Calls: dup
  * dup2 dup3 fcntl close close_range
+ * LIBS: -ldl
  */
 #include <limits.h>
 #include <linux/close_range.h>

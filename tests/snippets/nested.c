@@ -2,6 +2,7 @@
  * nested.c - an epoll instance in another, over a fork and with shared data words. More of that is
  * in epoll.c.
  * Calls: epoll_ctl epoll_wait fork
+ * LIBS: -ldl
  */
 #include "snip.h"
 
