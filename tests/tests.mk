@@ -36,7 +36,8 @@ check:
 		$(gpu_list)
 # What is quick: the parts one by one, the machine, and what the tree says of itself.
 fast_list    = 'sim/random@120=$(sim) --random 20000' 'sim/hostile@120=$(sim) --hostile 20000' \
-	$(call script_list,$(patsubst %,tests/scripts/check-%.sh,arrows docs lint promised sizes text))
+	$(call script_list,$(patsubst %,tests/scripts/check-%.sh,arrows docs lint promised \
+	sizes text))
 check-fast: all deps-check $(units) $(sim)
 	@$(run_tests) $(unit_list) $(fast_list)
 check-unit: deps deps-check $(units)

@@ -109,7 +109,8 @@ done
 
 echo
 awk '
-{ k = toupper($1) ($2 == 1 ? "" : " -P " $2); if (!(k in seen)) { seen[k] = 1; order[++n] = k } sum[k, $3] += $4; cnt[k, $3]++ }
+{ k = toupper($1) ($2 == 1 ? "" : " -P " $2); if (!(k in seen)) { seen[k] = 1;
+	order[++n] = k } sum[k, $3] += $4; cnt[k, $3]++ }
 END {
 	printf "%-12s %14s %14s %8s\n", "test", "TCP req/s", "shim req/s", "ratio"
 	for (i = 1; i <= n; i++) {

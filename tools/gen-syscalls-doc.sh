@@ -39,5 +39,6 @@ END
 	{
 		all = has["system-service:", $1]
 		printf "| `%s` | %s | %s | %s | %s | %s |\n", $1, $2, yes(all),
-			yes(all && !has["resources:", $1]), yes(has["docker:", $1]), yes(has["podman:", $1])
+			yes(all && !has["resources:", $1]), yes(has["docker:", $1]),
+				yes(has["podman:", $1])
 	}'

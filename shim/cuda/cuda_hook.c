@@ -100,7 +100,8 @@ __asm__(ARCH_CUDA_STUBS
 extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
 
 #define CUDA_WRITER(name, \
-	base) void *cu_writer_##name(void) __asm__("cu_own_" #name) __attribute__((visibility("hidden")));
+	base) void *cu_writer_##name(void) __asm__("cu_own_" #name) \
+	__attribute__((visibility("hidden")));
 #include "cuda/cuda_calls.def"
 
 static const struct { const char *name, *base; void *hook; int pool, end; } writers[] = {

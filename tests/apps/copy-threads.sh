@@ -13,7 +13,8 @@ begin_mode both
 helpers() {
 	local n most=0
 	while kill -0 "$1" 2>/dev/null; do
-		# shellcheck disable=SC2002,SC2046  # names of files, one that is not there is nothing
+		# shellcheck disable=SC2002,SC2046  # names of files, one that is not there is
+		# nothing
 		n=$(cat $(tree "$1" | sed 's|.*|/proc/&/task/[0-9]*/comm|') 2>/dev/null |
 			grep -c '^rdmashim-copy$')
 		((n > most)) && most=$n

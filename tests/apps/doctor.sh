@@ -32,7 +32,8 @@ import json, sys
 j = json.load(open(sys.argv[1]))
 c = {x["name"]: x for x in j["checks"]}
 assert j["worst"] in ("ok", "warn"), j["worst"]
-for n in "library", "policy", "transfer tcp", "transfer shm", "shared memory", "identity", "discovery socket", "thread":
+for n in ("library", "policy", "transfer tcp", "transfer shm", "shared memory", "identity",
+    "discovery socket", "thread"):
     assert c[n]["verdict"] == "ok", c[n]
 assert "every byte compared" in c["transfer shm"]["fact"]
 END
@@ -273,28 +274,36 @@ for how in sys.argv[1:]:
     magic, order, version, kind, mode = struct.unpack("<8sIHHI", call[:20])
     if magic != b"rdmashim" or order != 0x01020304 or version != 7 or kind != 1 or len(call) != 160:
         sys.exit("not a call: %r" % call)
-    refused = lambda version, why=3: struct.pack("<8sIHHI", magic, order, version, 4, why).ljust(160, b"\0")
-    s.sendall({"good": refused(7), "newer": refused(8), "beside": refused(8, 0), "echo": call, "other": b"220 mail.example ESMTP\r\n", "short": refused(7)[:50]}[how])
+    refused = lambda version, why=3: struct.pack("<8sIHHI", magic, order, version, 4,
+        why).ljust(160, b"\0")
+    s.sendall({"good": refused(7), "newer": refused(8), "beside": refused(8, 0), "echo": call,
+        "other": b"220 mail.example ESMTP\r\n", "short": refused(7)[:50]}[how])
     s.close()
 P
 cat >"$TMP/beside" <<'N'
 tmp=$1 tool=$2
 unshare -n sleep 60 &
 far=$!
-until ns=$(readlink /proc/$far/ns/net) && [[ $ns != "$(readlink /proc/self/ns/net)" ]]; do sleep 0.02; done	# quoted: brackets are a pattern otherwise
+until ns=$(readlink /proc/$far/ns/net) && [[ $ns != "$(readlink /proc/self/ns/net)" ]]; do
+	sleep 0.02	# quoted: brackets are a pattern otherwise
+done
 ip link set lo up
 ip link add v0 type veth peer name v1 netns $far
 ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up
 nsenter -t $far -n sh -c 'ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up && ip link set lo up'
-# What is sent before the kernel has seen the carrier (a work item of its own, under RTNL) is dropped.
+# What is sent before the kernel has seen the carrier (a work item of its own, under RTNL) is
+# dropped.
 for ((i = 0; i < 600; i++)); do
-	[[ $(ip -br link show v0) == *" UP "* && $(nsenter -t $far -n ip -br link show v1) == *" UP "* ]] && break
+	[[ $(ip -br link show v0) == *" UP "* &&
+		$(nsenter -t $far -n ip -br link show v1) == *" UP "* ]] && break
 	sleep 0.05
 done
-nsenter -t $far -n python3 -S -E "$tmp/port.py" good newer beside echo other short >"$tmp/port.log" 2>&1 &
+nsenter -t $far -n python3 -S -E "$tmp/port.py" good newer beside echo other short \
+	>"$tmp/port.log" 2>&1 &
 until [[ -s $tmp/port.log ]]; do sleep 0.05; kill -0 $! || break; done
 for n in 1 2 3 4 5 6 7; do RDMASHIM_CONF=$tmp/far.conf "$tool" doctor --no-transfer 10.77.0.2; done
-{ echo "link seen up after $i looks"; ip -s link show v0; ip neigh; nsenter -t $far -n ip -s link show v1; } >>"$tmp/port.log" 2>&1
+{ echo "link seen up after $i looks"; ip -s link show v0; ip neigh
+	nsenter -t $far -n ip -s link show v1; } >>"$tmp/port.log" 2>&1
 kill $far
 N
 printf 'use rdma both *:*\ndiscovery_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"

@@ -22,6 +22,8 @@ RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/json" 2>/dev/null ||
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json >"$TMP/json"
 python3 -S -c 'import json, sys
 j = json.load(open(sys.argv[1]))["processes"]
-bad = [(p["program"], p["counters"]) for p in j if p["counters"]["bad_peer"] or p["counters"]["links_lost"] > 1]
+bad = [(p["program"], p["counters"]) for p in j if p["counters"]["bad_peer"]
+    or p["counters"]["links_lost"] > 1]
 fds = sum(r["connections"] for p in j for r in p["reasons"] if r["reason"] == "no-fds")
-sys.exit(f"{bad or j}" if bad or not fds else 0)' "$TMP/json" || fail "the link was given up, or nothing was short of descriptors"
+sys.exit(f"{bad or j}" if bad or not fds else 0)' "$TMP/json" ||
+	fail "the link was given up, or nothing was short of descriptors"

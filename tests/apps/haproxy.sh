@@ -20,7 +20,8 @@ job() {
 	events { worker_connections 200; }
 	http {
 		access_log off;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		server { listen 127.0.0.1:$port; root $TMP/www; }
 	}
 	END

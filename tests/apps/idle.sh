@@ -20,7 +20,8 @@ usage_of() {
 	switches = ticks = 0
 	for pid in sys.argv[1:]:
 	    for t in glob.glob("/proc/%s/task/*" % pid):
-	        switches += sum(int(l.split()[1]) for l in open(t + "/status") if l.startswith("voluntary_ctxt"))
+	        switches += sum(int(l.split()[1]) for l in open(t + "/status")
+	        	if l.startswith("voluntary_ctxt"))
 	        f = open(t + "/stat").read().rsplit(")", 1)[1].split()
 	        ticks += int(f[11]) + int(f[12])
 	print(switches, ticks)

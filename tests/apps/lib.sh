@@ -49,7 +49,8 @@ tree() {
 races() {
 	cat "$TMP"/tsan.* 2>/dev/null |
 		awk -v RS='==================\n' -v spoils="${SPOILS_ERRNO-}" \
-		'/librdmashim.so/ && !/failed to restore the stack/ && !(spoils && /signal handler spoils errno/)'
+		'/librdmashim.so/ && !/failed to restore the stack/ && !(spoils &&
+			/signal handler spoils errno/)'
 }
 
 cleanup() {
@@ -98,7 +99,8 @@ if [[ -n $SHIM ]]; then
 	# The programs under test have leaks and races of their own; wrong accesses count, and
 	# races of the library: see races().
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
-	export TSAN_OPTIONS=exitcode=0:die_after_fork=0:report_signal_unsafe=0:history_size=7:log_path=$TMP/tsan:suppressions=$TOP/tests/tsan.supp
+	export TSAN_OPTIONS=exitcode=0:die_after_fork=0:report_signal_unsafe=0:history_size=7
+	TSAN_OPTIONS+=:log_path=$TMP/tsan:suppressions=$TOP/tests/tsan.supp
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
 	[[ -n ${SAN-} && -e $TOP/build/librdmashim.so ]] &&
 		cp "$TOP/build/librdmashim.so" "$TMP/plain.so"
@@ -244,11 +246,14 @@ collect() {
 		REASONS < <(python3 -S -E -c 'import json, sys
 j = json.load(sys.stdin)
 t = j["total"]
-tx, rx = ({p: sum(x[way][p] for x in j["processes"]) for p in ("tcp", "shm", "rdma")} for way in ("tx_bytes", "rx_bytes"))
+tx, rx = ({p: sum(x[way][p] for x in j["processes"]) for p in ("tcp", "shm", "rdma")}
+    for way in ("tx_bytes", "rx_bytes"))
 c = t["counters"]
-print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["rewinds"], c["overflows"],
+print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["rewinds"],
+    c["overflows"],
       tx["shm"] + tx["rdma"], rx["shm"] + rx["rdma"], sum(tx.values()), sum(rx.values()),
-      " ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")' <"$TMP/stat.$MODE.json") ||
+      " ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")' \
+      	<"$TMP/stat.$MODE.json") ||
 		fail "no counters in rdmastat's output"
 }
 

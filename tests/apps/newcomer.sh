@@ -74,7 +74,8 @@ wait_port "$port"
 talk
 within 15 reason_is "$CLIENT" peer-no-shim || fail "reason $(reason "$CLIENT")"
 stat why "$(connection "$CLIENT")"
-says "^to change it start the program at the other end with the library too \(rdmarun PROGRAM\)\. Who it is: ss -tnp 'src 127\.0\.0\.1:"
+says "^to change it start the program at the other end with the library too \(rdmarun PROGRAM\)\. \
+Who it is: ss -tnp 'src 127\.0\.0\.1:"
 says '^history '
 says ' began to look for the process at the other end, on this host$'
 eval "$(sed -n 's/.*Who it is: //p' "$TMP/text")" >"$TMP/who"
@@ -103,7 +104,8 @@ RDMASHIM_LOG=path:$TMP/option.txt "$TMP/rdmarun" python3 -S -E -c 'import socket
 s = socket.socket()
 for _ in range(3): s.setsockopt(socket.SOL_SOCKET, 29, 1)' || fail "SO_TIMESTAMP"
 grep -Eq \
-	'^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
+	'^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: '\
+'option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
 	fail "no line about the option: $(cat "$TMP/option.txt")"
 (($(wc -l <"$TMP/option.txt") == 1)) || fail "$(cat "$TMP/option.txt")"
 

@@ -18,12 +18,14 @@ configure() {
 	http {
 		access_log off;
 		sendfile ${1};
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		keepalive_requests 100000;
 		server {
 			listen 127.0.0.1:$port reuseport;
 			root $TMP/www;
-			location /proxied/ { proxy_pass http://127.0.0.1:$port/; proxy_http_version 1.1; proxy_buffering off; }
+			location /proxied/ { proxy_pass http://127.0.0.1:$port/;
+				proxy_http_version 1.1; proxy_buffering off; }
 		}
 	}
 	END

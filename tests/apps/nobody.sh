@@ -13,7 +13,8 @@ mkdir -m 777 "$TMP/theirs"
 says() {	# DIRECTORY REASON: some connection there
 	RDMASHIM_STAT_DIR=$1 "$TMP/rdmastat" conn -j 2>/dev/null |
 		python3 -c \
-		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$2"
+		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"]
+			for c in json.load(sys.stdin)["connections"]])' "$2"
 }
 
 # USER OPTION...: the server's; then what both ends are to say

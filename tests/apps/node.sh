@@ -23,7 +23,8 @@ cat >"$TMP/client.js" <<'END'
 const http = require("http"), crypto = require("crypto");
 const agent = new http.Agent({ keepAlive: true, maxSockets: 4 }), port = +process.argv[2];
 const go = (path, body) => new Promise((yes, no) => {
-	const q = http.request({ port, path, agent, host: "127.0.0.1", method: body ? "POST" : "GET" }, r => {
+	const q = http.request({ port, path, agent, host: "127.0.0.1", 
+		method: body ? "POST" : "GET" }, r => {
 		const parts = [];
 		r.on("data", d => parts.push(d));
 		r.on("end", () => yes(Buffer.concat(parts)));
@@ -57,13 +58,15 @@ END
 cat >"$TMP/netclient.js" <<'END'
 const net = require("net"), crypto = require("crypto"), port = +process.argv[2];
 const fail = m => { console.error(m); process.exit(1); };
-const open = () => new Promise((yes, no) => { const s = net.connect({ port, host: "127.0.0.1", allowHalfOpen: true }, () => yes(s)); s.once("error", no); });
+const open = () => new Promise((yes, no) => { const s = net.connect({ port, host: "127.0.0.1",
+	allowHalfOpen: true }, () => yes(s)); s.once("error", no); });
 const lines = async n => {
 	const s = await open();
 	s.setNoDelay(true);
 	s.setEncoding("latin1");
 	let have = "", want = null;
-	s.on("data", d => { have += d; if (want && have.length >= want.n) { const w = want; want = null; const t = have.slice(0, w.n); have = have.slice(w.n); w.yes(t); } });
+	s.on("data", d => { have += d; if (want && have.length >= want.n) { const w = want;
+		want = null; const t = have.slice(0, w.n); have = have.slice(w.n); w.yes(t); } });
 	for (let i = 0; i < n; i++) {
 		const line = "line " + i + ".".repeat(i % 500) + "\n";
 		const back = new Promise(yes => want = { n: line.length, yes });
@@ -75,13 +78,16 @@ const lines = async n => {
 	return rest;
 };
 const bulk = async n => {
-	const s = await open(), data = crypto.createHash("sha256").update("x").digest(), chunk = Buffer.concat(Array(1000).fill(data));
+	const s = await open(), data = crypto.createHash("sha256").update("x").digest(),
+		chunk = Buffer.concat(Array(1000).fill(data));
 	const h = crypto.createHash("sha256"), want = crypto.createHash("sha256");
 	let got = 0;
 	s.on("data", d => {
 		got += d.length;
 		h.update(d);
-		if (Math.random() < 0.05) { s.pause(); setTimeout(() => s.resume(), 5); }	/* a reader that rests */
+		if (Math.random() < 0.05) {	/* a reader that rests */
+			s.pause(); setTimeout(() => s.resume(), 5);
+		}
 	});
 	for (let i = 0; i < n; i += chunk.length) {
 		want.update(chunk);
@@ -95,7 +101,8 @@ const bulk = async n => {
 const reset = async () => {
 	const s = await open();
 	await new Promise(yes => { s.once("data", yes); s.write("hello"); });
-	return new Promise(yes => { s.once("error", e => yes(e.code)); s.on("close", () => yes("closed")); s.write("RESET"); });
+	return new Promise(yes => { s.once("error", e => yes(e.code));
+		s.on("close", () => yes("closed")); s.write("RESET"); });
 };
 (async () => {
 	console.log(await Promise.all([lines(200), lines(200), lines(200)]));

@@ -1,6 +1,7 @@
 """Ends for notfound.sh; they know nothing of the library.
 	notfound.py serve PORT		answers requests: 'N M\\n' and M bytes, with N bytes
-	notfound.py ask PORT FIFO	does what the lines in FIFO say, and prints "done" and each's number:
+	notfound.py ask PORT FIFO	does what the lines in FIFO say, and prints "done" and
+				each's number:
 		open			a connection; the lines that follow mean it
 		ask N M			a request, whose answer is not read
 		read			reads it

@@ -132,7 +132,8 @@ sees "and made again" "$on_shm" "$PORT" "$t"
 # ---- changed hundreds of times: what was replaced is not kept
 anon() { awk '$1 == "RssAnon:" { print $2 }' "/proc/$SRV/status"; }
 loads() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json | python3 -S -E -c 'import json, sys
-print(*(p["counters"]["policy_loads"] for p in json.load(sys.stdin)["processes"] if str(p["pid"]) == sys.argv[1]))' "$SRV"; }
+print(*(p["counters"]["policy_loads"] for p in json.load(sys.stdin)["processes"]
+    if str(p["pid"]) == sys.argv[1]))' "$SRV"; }
 change() { local i; for ((i = 0; i < 20; i++)); do by_rename "$L" "spin $((i % 3 + 10))us"; done; }
 changed() { change; (($(loads) >= $1)); }
 within 60 changed $(($(loads) + 20)) || fail "changes are not seen"

@@ -63,7 +63,8 @@ job() {
 		grep 'actually processed' "$TMP/pgbench.log"
 		# What pgbench wrote must add up.
 		psql -c "select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts),
-			sum(delta) = (select sum(tbalance) from pgbench_tellers), sum(delta) = (select sum(bbalance) from pgbench_branches)
+			sum(delta) = (select sum(tbalance) from pgbench_tellers),
+				sum(delta) = (select sum(bbalance) from pgbench_branches)
 			from pgbench_history"
 	} >>"$OUT"
 	# runuser waits for its child: SIGINT (fast shutdown) goes to the postmaster itself
@@ -79,7 +80,8 @@ check_server_counters() {
 	fast=$(RDMASHIM_STAT_DIR=$1 "${AS[@]}" env RDMASHIM_STAT_DIR="$1" "$TMP/rdmastat" \
 		--json --all |
 		python3 -c \
-		'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"])')
+		'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"],
+			t["bytes"]["shm"] + t["bytes"]["rdma"])')
 	say "server's counters (connections, fast bytes): $fast"
 	((${fast% *} > 0)) || fail "the server's library saw no connection"
 	if [[ $MODE == both ]]; then

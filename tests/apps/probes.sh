@@ -77,7 +77,9 @@ say "$(grep '^cut ' "$TMP/gdb.log" | tr '\n' ';')"
 # or no bpftrace is installed, that is all.
 ((EUID == 0)) && command -v bpftrace >/dev/null &&
 	unshare -m sh \
-	-c 'mount -t tracefs t /sys/kernel/tracing && test -e /sys/kernel/tracing/uprobe_events -a -e /sys/kernel/btf/vmlinux' 2>/dev/null || exit 0
+	-c 'mount -t tracefs t /sys/kernel/tracing &&
+		test -e /sys/kernel/tracing/uprobe_events -a -e /sys/kernel/btf/vmlinux' \
+		2>/dev/null || exit 0
 sed "s,/usr/lib/x86_64-linux-gnu/librdmashim.so,$SHIM,g" "$TOP/conf/examples/rdmashim.bt" \
 	>"$TMP/t.bt"
 sed -i 's/time.time() + 30/time.time() + 60/' "$TMP/talk.py"
@@ -92,7 +94,8 @@ kill -0 $BT 2>/dev/null || { grep -qi 'not permitted\|memlock\|denied' "$TMP/bt.
 start shim "$TMP/talk.log" python3 "$TMP/talk.py"
 traced() {
 	(($(grep \
-		-c "^[0-9:]* *$PID *python3 *[0-9]* \(sending\|receiving\) leaves TCP at byte [0-9]*0$" "$TMP/bt.log") >= 4))
+		-c "^[0-9:]* *$PID *python3 *[0-9]* \(sending\|receiving\) leaves TCP at byte \
+[0-9]*0$" "$TMP/bt.log") >= 4))
 }
 within 15 traced || fail "the sample does not show the cuts of $PID: $(cat "$TMP/bt.log")"
 say "$(grep -m 1 'leaves TCP' "$TMP/bt.log")"

@@ -6,8 +6,10 @@
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
 
-SHORT="test_epoll test_poll test_select test_asyncore test_xmlrpc test_smtplib test_httpservers test_httplib"
-ALL="$SHORT test_asynchat test_socketserver test_socket test_selectors test_ssl test_ftplib test_poplib test_imaplib test_urllib2_localnet test_signal test_subprocess
+SHORT="test_epoll test_poll test_select test_asyncore test_xmlrpc test_smtplib test_httpservers
+	test_httplib"
+ALL="$SHORT test_asynchat test_socketserver test_socket test_selectors test_ssl test_ftplib
+	test_poplib test_imaplib test_urllib2_localnet test_signal test_subprocess
 	test_fork1 test_multiprocessing_fork test_asyncio"
 case ${1-} in
 '') MODULES=$SHORT ;;
@@ -21,7 +23,8 @@ PYTHON=/usr/bin/python3		# Debian's: the one whose tests these are
 # What fails preloaded and is known to: a pattern of the test's name, and why.
 KNOWN=(
 	'*close_peer_in_the_middle_of_receiving*' \
-		'wants small SO_SNDBUF and SO_RCVBUF to make sendfile wait; they do not size the rings'
+		'wants small SO_SNDBUF and SO_RCVBUF to make sendfile wait; '\
+'they do not size the rings'
 )
 
 "$PYTHON" -c 'import test.test_socket' 2>/dev/null ||

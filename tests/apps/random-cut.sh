@@ -67,10 +67,12 @@ job_nginx() {
 	want=$(sha256sum <"$TMP/www/1g")
 	free_port port
 	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 2; daemon off; user root; pid $TMP/nginx.pid; error_log $TMP/nginx-error.log warn;
+	worker_processes 2; daemon off; user root; pid $TMP/nginx.pid;
+	error_log $TMP/nginx-error.log warn;
 	events { }
 	http { access_log off; server { listen 127.0.0.1:$port; root $TMP/www; }
-		client_body_temp_path $TMP/b; proxy_temp_path $TMP/p; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s; }
+		client_body_temp_path $TMP/b; proxy_temp_path $TMP/p; fastcgi_temp_path $TMP/f;
+		uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s; }
 	END
 	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
 	wait_port "$port"
@@ -110,7 +112,8 @@ job_postgres() {
 	say "pgbench: $(grep 'actually processed' "$TMP/client.log")"
 	[[ $(client timeout 60 "$bin/psql" "${pg[@]}" \
 		-X -q -A -t -c \
-		'select sum(delta) = (select sum(abalance) from pgbench_accounts) from pgbench_history') == t ]] ||
+		'select sum(delta) = (select sum(abalance) from pgbench_accounts)
+		from pgbench_history') == t ]] ||
 		fail "the accounts don't add up"
 	[[ $(client timeout 60 "$bin/psql" "${pg[@]}" \
 		-X -q -A -t -c \

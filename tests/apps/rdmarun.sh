@@ -85,7 +85,9 @@ wait_port "$port"
 bench=(redis-benchmark -p "$port" -t get -n 20000 -c 5 -q)
 run --stat -p "$CONF" -- "${bench[@]}" >/dev/null 2>"$TMP/err" || fail "$(cat "$TMP/err")"
 grep -Eq \
-	'^rdmarun: redis-benchmark \(1 process\): left TCP: [1-9][0-9.]*% of .* bytes, [1-9][0-9.]*% of [0-9]+ connections; [1-9]' "$TMP/err" || fail "$(cat "$TMP/err")"
+	'^rdmarun: redis-benchmark \(1 process\): left TCP: '\
+'[1-9][0-9.]*% of .* bytes, [1-9][0-9.]*% of [0-9]+ connections; [1-9]' "$TMP/err" ||
+	fail "$(cat "$TMP/err")"
 say "$(head -n 1 "$TMP/err")"
 run --stat -p "$CONF" -- sh -c "${bench[*]}; ${bench[*]}" >/dev/null 2>"$TMP/err"
 grep -Eq '^rdmarun: sh \(2 processes\): left TCP: [1-9]' "$TMP/err" || fail "two: $(cat "$TMP/err")"
@@ -101,7 +103,9 @@ is "bench of a failure" "$? $(cat "$TMP/err")" "1 *nothing is compared*"
 # ---- RDMASHIM_STATS: one line, to stderr or to a file, and none without TCP
 RDMASHIM_STATS=1 run -p "$CONF" "${bench[@]}" >"$TMP/out" 2>"$TMP/err"
 grep -Eq \
-	'^rdmashim\[[0-9]+\]: redis-benchmark: left TCP: [1-9][0-9.]*% of [0-9]+ bytes, [1-9][0-9]* of [0-9]+ connections' "$TMP/err" || fail "$(cat "$TMP/err")"
+	'^rdmashim\[[0-9]+\]: redis-benchmark: left TCP: '\
+'[1-9][0-9.]*% of [0-9]+ bytes, [1-9][0-9]* of [0-9]+ connections' "$TMP/err" ||
+	fail "$(cat "$TMP/err")"
 is "one line" "$(grep -c rdmashim "$TMP/err")" 1
 grep -q rdmashim "$TMP/out" && fail "it wrote to stdout"
 RDMASHIM_STATS=$TMP/lines run -p "$CONF" sh -c "${bench[*]}; ${bench[*]}; true" >/dev/null \

@@ -13,7 +13,8 @@ stat_of() { RDMASHIM_STAT_DIR=$STAT "$R" "$@"; }
 yes() {
 	python3 -S -E -c 'import json, sys
 j = json.load(open(sys.argv[1]))
-sys.exit(not eval(sys.argv[2]))' "${3:-$TMP/json}" "$2" || fail "$1: not $2: $(cat "${3:-$TMP/json}")"
+sys.exit(not eval(sys.argv[2]))' "${3:-$TMP/json}" "$2" ||
+	fail "$1: not $2: $(cat "${3:-$TMP/json}")"
 }
 
 free_port port
@@ -35,17 +36,21 @@ sleep 0.2
 stat_of --json >"$TMP/json" || fail "--json"
 yes "two processes" "sorted(p['pid'] for p in j['processes']) == sorted([$SRV, $CL])"
 yes "alive" \
-	"all(p['alive'] and p['mode'] == 'on' and p['program'] == 'idle' and p['uid'] == $EUID for p in j['processes'])"
+	"all(p['alive'] and p['mode'] == 'on' and p['program'] == 'idle' and p['uid'] == $EUID \
+for p in j['processes'])"
 yes "connections" \
 	"all(p['connections'] == p['connections_fast'] == p['live'] == $N for p in j['processes'])"
 yes "all bytes" \
-	"all(sum(p['tx_bytes'].values()) == sum(p['rx_bytes'].values()) == 260 * $N * 100 for p in j['processes'])"
+	"all(sum(p['tx_bytes'].values()) == sum(p['rx_bytes'].values()) == 260 * $N * 100 for p \
+in j['processes'])"
 yes "most of them on shared memory" \
 	"all(p['hit_bytes'] > 0.7 and p['hit_connections'] == 1 for p in j['processes'])"
 yes "what one sends the other gets" \
-	"j['processes'][0]['tx_bytes'] == j['processes'][1]['rx_bytes'] and j['processes'][1]['tx_bytes'] == j['processes'][0]['rx_bytes']"
+	"j['processes'][0]['tx_bytes'] == j['processes'][1]['rx_bytes'] \
+and j['processes'][1]['tx_bytes'] == j['processes'][0]['rx_bytes']"
 yes "the total" \
-	"j['total']['bytes'] == {k: sum(p['bytes'][k] for p in j['processes']) for k in ('tcp', 'shm', 'rdma')}"
+	"j['total']['bytes'] == {k: sum(p['bytes'][k] for p in j['processes']) for k in ('tcp', \
+'shm', 'rdma')}"
 stat_of >"$TMP/text" || fail "text"
 for p in $SRV "$CL"; do
 	grep -Eq "^ *$p idle +on +$N +$N .*[0-9.]+% +100\.0%$" "$TMP/text" ||
@@ -60,33 +65,43 @@ stat_of -c >"$TMP/text" || fail "-c"
 	fail "not $((2 * N)) ends on shm shm: $(cat "$TMP/text")"
 stat_of -c --json >"$TMP/json" || fail "-c --json"
 yes "both ends" \
-	"len(j['connections']) == 2 * $N and len({frozenset((c['local'], c['peer'])) for c in j['connections']}) == $N"
+	"len(j['connections']) == 2 * $N and len({frozenset((c['local'], c['peer'])) for c \
+in j['connections']}) == $N"
 yes "roles" \
-	"all((c['role'], c['pid']) == (('server', $SRV) if c['local'].endswith(':$port') else ('client', $CL)) for c in j['connections'])"
+	"all((c['role'], c['pid']) == (('server', $SRV) if c['local'].endswith(':$port') else \
+('client', $CL)) for c in j['connections'])"
 yes "descriptors" \
-	"len({(c['pid'], c['fd']) for c in j['connections']}) == 2 * $N and all(__import__('os').readlink('/proc/%d/fd/%d' % (c['pid'], c['fd'])).startswith('socket:') for c in j['connections'])"
+	"len({(c['pid'], c['fd']) for c in j['connections']}) == 2 * $N \
+and all(__import__('os').readlink('/proc/%d/fd/%d' % (c['pid'], c['fd'])).startswith('socket:') \
+for c in j['connections'])"
 yes "cuts" \
-	"all(c['cuts'] >= 1 and c['reason'] == '-' and c['tx_bytes']['shm'] + c['tx_bytes']['tcp'] == 26000 for c in j['connections'])"
+	"all(c['cuts'] >= 1 and c['reason'] == '-' and c['tx_bytes']['shm'] + c['tx_bytes']['tcp'] \
+== 26000 for c in j['connections'])"
 stat_of -c -p "$CL" --json >"$TMP/json" || fail "-p"
 yes "one process" "len(j['connections']) == $N and {c['pid'] for c in j['connections']} == {$CL}"
 # The kernel's own list of the connections agrees.
 ss -Htn "sport = :$port" | awk '{ print $5 }' | sort >"$TMP/ss"
 python3 -S -E -c 'import json, sys
-print("\n".join(sorted(c["local"] for c in json.load(open(sys.argv[1]))["connections"])))' "$TMP/json" | diff "$TMP/ss" - || fail "the kernel knows other connections"
+print("\n".join(sorted(c["local"] for c in json.load(open(sys.argv[1]))["connections"])))' \
+	"$TMP/json" | diff "$TMP/ss" - || fail "the kernel knows other connections"
 
 # ---- calls: the client's, one by one. Every request is one send, most of them on shared memory.
 stat_of calls -p "$CL" --json >"$TMP/json" || fail "calls --json"
 yes "calls that send" \
-	"sum(c['tcp'] + c['fast'] for c in j['calls'] if c['call'] in ('send', 'write')) == 260 * $N"
+	"sum(c['tcp'] + c['fast'] for c in j['calls'] if c['call'] in ('send', 'write')) == 260 * \
+$N"
 yes "most on the fast path" \
-	"all(c['fast'] > 150 * $N for c in j['calls'] if c['call'] in ('send', 'write') and c['tcp'] + c['fast'])"
+	"all(c['fast'] > 150 * $N for c in j['calls'] if c['call'] in ('send', 'write') \
+and c['tcp'] + c['fast'])"
 yes "no more sockets than there are" \
 	"[c['tcp'] for c in j['calls'] if c['call'] in ('socket', 'connect')] == [$N, $N]"
 yes "waits on fast connections are no calls on TCP" \
-	"all(c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] == 'poll')"
+	"all(c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] \
+== 'poll')"
 stat_of calls -p "$SRV" --json >"$TMP/json" || fail "calls --json"
 yes "the server's neither" \
-	"[c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] == 'epoll_wait'] == [True]"
+	"[c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] \
+== 'epoll_wait'] == [True]"
 
 # ---- a process on TCP says why
 free_port port2
@@ -111,8 +126,10 @@ as_the_kernel() {
 	ss -tniH "dport = :$port2" | grep -o ' bytes_sent:[0-9]*' | cut -d: -f2 | sort >"$TMP/ss"
 	stat_of conn --json "pid = $CL2" >"$TMP/json"
 	python3 -S -E -c 'import json, sys
-before, now = [int(x) for x in open(sys.argv[1])], sorted(c["tx_bytes"]["tcp"] for c in json.load(open(sys.argv[2]))["connections"])
-sys.exit(not (len(now) == len(before) == 2 and now >= before and min(before) > int(sys.argv[3])))' "$TMP/ss" "$TMP/json" "$1"
+before, now = [int(x) for x in open(sys.argv[1])], sorted(c["tx_bytes"]["tcp"]
+    for c in json.load(open(sys.argv[2]))["connections"])
+sys.exit(not (len(now) == len(before) == 2 and now >= before and min(before) > int(sys.argv[3])))' \
+	"$TMP/ss" "$TMP/json" "$1"
 }
 within 10 as_the_kernel 100 || fail "the kernel: $(cat "$TMP/ss"), and $(cat "$TMP/json")"
 more=$(($(tail -n 1 "$TMP/ss") + 1000))
@@ -179,7 +196,8 @@ if ((EUID == 0)) && command -v runuser >/dev/null; then
 	start none "$TMP/theirs.log" runuser -u daemon -- env -u RDMASHIM_STAT_DIR \
 		LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$CONF" \
 		python3 -c \
-		'import socket, os, time; s = socket.socket(); print(os.getpid(), flush=True); time.sleep(60)'
+		'import socket, os, time; s = socket.socket()
+print(os.getpid(), flush=True); time.sleep(60)'
 	within 10 test -s "$TMP/theirs.log" || fail "the other user's process does not start"
 	THEIRS=$(cat "$TMP/theirs.log")
 	wait_port "$port3"
@@ -187,7 +205,8 @@ if ((EUID == 0)) && command -v runuser >/dev/null; then
 	yes "root sees both" "{$ROOTS, $THEIRS} <= {p['pid'] for p in j['processes']}"
 	runuser -u daemon -- env -u RDMASHIM_STAT_DIR "$R" --json >"$TMP/json"
 	yes "the other user sees his own" \
-		"$THEIRS in {p['pid'] for p in j['processes']} and $ROOTS not in {p['pid'] for p in j['processes']}"
+		"$THEIRS in {p['pid'] for p in j['processes']} and $ROOTS not in {p['pid'] for p \
+in j['processes']}"
 	yes "and nobody else's" "{p['uid'] for p in j['processes']} == {$(id -u daemon)}"
 	runuser -u daemon -- env -u RDMASHIM_STAT_DIR "$R" -c -p "$ROOTS" >"$TMP/text" 2>&1 &&
 		fail "root's process by its number: $(cat "$TMP/text")"

@@ -5,7 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 make_file "$TMP/big" 3000000
 # 20,000 keys whose values depend on nothing but their number
-awk 'BEGIN { for (i = 0; i < 20000; i++) { s = ""; for (k = 0; k < 8; k++) s = s (i * 7919 + k * 104729); print "SET key:" i " " s } }' >"$TMP/load"
+awk 'BEGIN { for (i = 0; i < 20000; i++) { s = ""; for (k = 0; k < 8;
+	k++) s = s (i * 7919 + k * 104729); print "SET key:" i " " s } }' >"$TMP/load"
 
 cli() { client redis-cli -p "$port" "$@" 2>&1; }
 loaded() { [[ $(redis-cli -p "$1" ping) == PONG ]]; }

@@ -11,7 +11,8 @@ policy 'earn_bytes 32K' 'discovery 20s' 'log_level 3'
 reason() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -j "pid = $CLI" |
 		python3 -c \
-		'import json, sys; print(*(c["reason"] for c in json.load(sys.stdin)["connections"]))'
+		'import json, sys; print(*(c["reason"]
+			for c in json.load(sys.stdin)["connections"]))'
 }
 is() { [[ $(reason) == "$1" ]]; }
 
@@ -54,7 +55,8 @@ echo >"$TMP/go"
 within 15 grep -q "done" "$TMP/client.log" || fail "it hangs"
 # the first line of each process in the log: which library, which policy, and what is not by default
 version=$("$TMP/rdmastat" --version)
-line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, discovery 20s, log_level 3"
+line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, \
+discovery 20s, log_level 3"
 for p in "$CLI" "$SRV"; do
 	[[ $(grep -F "rdmashim[$p]: " "$TMP/shim.both" |
 		head -n 1) == *" path rdmashim[$p]: $line" ]] ||

@@ -21,7 +21,8 @@ job() {
 		client timeout 30 sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 1 -m 64 \
 			--mps 100000 --data-integrity >"$TMP/client.log" 2>&1 ||
 			fail "$how: $(cat "$TMP/client.log")"
-		grep -q '# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0' "$TMP/client.log" ||
+		grep -q '# dropped messages = 0; # duplicated messages = 0; '\
+'# out-of-order messages = 0' "$TMP/client.log" ||
 			fail "$how: $(cat "$TMP/client.log")"
 		kill -INT "$SRV"
 		wait "$SRV" 2>/dev/null

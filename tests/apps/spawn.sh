@@ -11,7 +11,8 @@ S=$B/apps/spawn
 all_cut() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c >"$TMP/ends" &&
 		awk -v port=":$1\$" \
-		'$4 ~ port || $5 ~ port { n++; cut += $7 == "shm" && $8 == "shm" } END { exit n != 2 || cut != 2 }' "$TMP/ends"
+		'$4 ~ port || $5 ~ port { n++; cut += $7 == "shm" && $8 == "shm" } END {
+			exit n != 2 || cut != 2 }' "$TMP/ends"
 }
 
 # gate PORT: twice, before the child and after it, the program talks until both ends are on shared

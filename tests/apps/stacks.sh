@@ -51,7 +51,8 @@ job() {
 		grep -q 'librdmashim: sends, sleeps' "$TMP/stacks" && ((i > 2)) && break
 	done
 	expect "recv" "${tids[0]}" \
-		"librdmashim: receives, sleeps until the other end of descriptor $r \(127.*receives by shm\) wakes it .* stream_recv "
+		"librdmashim: receives, sleeps until the other end of descriptor $r \
+\(127.*receives by shm\) wakes it .* stream_recv "
 	expect "recv's caller" "${tids[0]}" "waits_to_receive\+0x[0-9a-f]+ in .*/apps/stacks$"
 	expect "send" "${tids[1]}" \
 		"librdmashim: sends, sleeps until .*descriptor $w \(127.*sends by "
@@ -68,7 +69,8 @@ j = json.load(sys.stdin)
 f = {t["tid"]: t["frames"] for t in j["threads"]}
 words = [x["librdmashim"] for x in f[int(sys.argv[1])] if x["librdmashim"]]
 assert len(words) == 1 and "receives" in words[0], words
-assert "waits_to_receive" in [x["function"] for x in f[int(sys.argv[1])]]' "${tids[0]}" || fail "JSON"
+assert "waits_to_receive" in [x["function"] for x in f[int(sys.argv[1])]]' "${tids[0]}" ||
+	fail "JSON"
 	echo >&4
 	exec 4>&-
 	wait "$SRV" || fail "looked at, it went wrong, status $?: $(cat "$TMP/server.log")"

@@ -75,7 +75,8 @@ for _ in range(300):
     stream.recv(100, socket.MSG_WAITALL)
 for _ in range(200):
     stream.sendall(bytes(100_000))
-print(stream.recv(3))' "$port" >"$TMP/client.log" 2>&1 3>&- || fail "real-time: client, status $?: $(tail -n 3 "$TMP/client.log" "$TMP/server.log")"
+print(stream.recv(3))' "$port" >"$TMP/client.log" 2>&1 3>&- ||
+	fail "real-time: client, status $?: $(tail -n 3 "$TMP/client.log" "$TMP/server.log")"
 	finish "$SRV" 10 || fail "real-time: server: $(cat "$TMP/server.log")"
 	ended "real-time"
 fi
@@ -108,7 +109,9 @@ for n in range(400):
     stream.sendall(bytes(100))
     stream.recv(100, socket.MSG_WAITALL)
     time.sleep(0 if n % 50 else 0.002)
-mmap.mmap(-1, 3_500_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)' "$port" >"$TMP/client.log" 2>&1 3>&- || fail "a limited address space: $(tail -n 1 "$TMP/client.log")"
+mmap.mmap(-1, 3_500_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)' "$port" \
+	>"$TMP/client.log" 2>&1 3>&- || fail "a limited address space: $(tail -n 1 \
+		"$TMP/client.log")"
 stop "$SRV"
 ended "a limited address space"
 
@@ -139,8 +142,10 @@ cat >"$TMP/main.c" <<'END'
 #include <unistd.h>
 int main(int argc, char **argv)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0), flags = RTLD_NOW | (argv[2][0] == 'd' ? RTLD_DEEPBIND : 0);
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), flags = RTLD_NOW | 
+		(argv[2][0] == 'd' ? RTLD_DEEPBIND : 0);
 	int (*turn)(int, char *, int);
 	char buf[1000], was[1000];
 	void *h;
@@ -151,7 +156,8 @@ int main(int argc, char **argv)
 		memset(buf, i, sizeof buf);
 		memcpy(was, buf, sizeof buf);
 		if (i == 300) {
-			h = argv[2][0] == 'm' ? dlmopen(LM_ID_NEWLM, "libplug.so", flags) : dlopen("libplug.so", flags);
+			h = argv[2][0] == 'm' ? dlmopen(LM_ID_NEWLM, "libplug.so", flags)
+				: dlopen("libplug.so", flags);
 			turn = h ? dlsym(h, "turn") : NULL;
 			if (!turn) {
 				fprintf(stderr, "%s\n", dlerror());
@@ -159,7 +165,8 @@ int main(int argc, char **argv)
 			}
 		}
 		if (i < 300) {
-			if (send(fd, buf, sizeof buf, 0) != sizeof buf || recv(fd, buf, sizeof buf, MSG_WAITALL) != sizeof buf)
+			if (send(fd, buf, sizeof buf, 0) != sizeof buf ||
+				recv(fd, buf, sizeof buf, MSG_WAITALL) != sizeof buf)
 				return 4;
 			usleep(i % 50 ? 0 : 2000);
 		} else if (turn(fd, buf, sizeof buf) != sizeof buf) {

@@ -28,9 +28,11 @@ once() {
 	wait "$SRV" 2>/dev/null
 	collect
 	python3 -S -E -c 'import json, sys
-print(*sorted({p["program"] for p in json.load(sys.stdin)["processes"]}))' <"$TMP/stat.$name.json" >"$TMP/listed" || fail "rdmastat's output"
+print(*sorted({p["program"] for p in json.load(sys.stdin)["processes"]}))' <"$TMP/stat.$name.json" \
+	>"$TMP/listed" || fail "rdmastat's output"
 	say "$(tail -n 1 \
-		"$TMP/client.log"); $CONNS ends of connections, $FAST bytes on a fast path, on TCP because: $REASONS; rdmastat lists: $(cat "$TMP/listed")"
+		"$TMP/client.log"); $CONNS ends of connections, $FAST bytes on a fast path, on TCP \
+because: $REASONS; rdmastat lists: $(cat "$TMP/listed")"
 }
 
 V=$TOP/tests/hostile/victim.c

@@ -20,7 +20,8 @@ if [[ ! -e $OLD ]]; then
 fi
 MODES=both
 cat >"$TMP/talk.py" <<'END2'
-# server PORT; client PORT ORDERS: rounds as long as the file ORDERS is not there, then a count of what was right
+# server PORT; client PORT ORDERS: rounds as long as the file ORDERS is not there, then a count of
+# what was right
 import os, socket, sys
 def block(i):
     return bytes((i + k) & 255 for k in range(1000))
@@ -47,7 +48,8 @@ ask() { RDMASHIM_STAT_DIR=$STAT/new "$TMP/rdmastat" "$@" 2>"$TMP/err.log"; }
 has_reason() {
 	ask conn -j |
 		python3 -S -E -c \
-		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"] for c in json.load(sys.stdin)["connections"]])' "$1"
+		'import json, sys; sys.exit(sys.argv[1] not in [c["reason"]
+			for c in json.load(sys.stdin)["connections"]])' "$1"
 }
 rounds() {
 	local n=''

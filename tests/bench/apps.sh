@@ -88,7 +88,8 @@ nginx_conf() {
 		access_log off;
 		sendfile on;
 		keepalive_requests 10000000;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		server {
 			listen 127.0.0.1:$port reuseport;
 			listen 127.0.0.1:$tls ssl reuseport;
@@ -276,7 +277,8 @@ bench_node() {
 	command -v node >/dev/null || { echo "no node" >&2; return; }
 	free_port port
 	server node \
-		-e 'require("http").createServer((q, r) => r.end("x".repeat(1024))).listen(+process.argv[1], "127.0.0.1")' "$port"
+		-e 'require("http").createServer((q, r) => r.end("x".repeat(1024)))
+				.listen(+process.argv[1], "127.0.0.1")' "$port"
 	wait_port "$port"
 	wrk_figure node_1k 40 "http://127.0.0.1:$port/"
 	stop "$SRV"

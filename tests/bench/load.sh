@@ -68,13 +68,15 @@ for line in open(sys.argv[1]):
     got.setdefault((figure, pairs, hogs), {}).setdefault(mode, []).append(float(value))
     unit[figure] = u
 low = 0
-print("%-16s %5s %9s %12s %12s %-6s %6s" % ("figure", "pairs", "computing", "TCP", "shim", "", "ratio"))
+print("%-16s %5s %9s %12s %12s %-6s %6s" % ("figure", "pairs", "computing", "TCP", "shim", "",
+    "ratio"))
 for (figure, pairs, hogs), v in sorted(got.items()):
     tcp, shim = statistics.median(v["bare"]), statistics.median(v["both"])
     ratio = tcp / shim if unit[figure] == "us" else shim / tcp
     slow = ratio < float(sys.argv[2])
     low += slow
-    print("%-16s %5s %9s %12.2f %12.2f %-6s %6.2f%s" % (figure, pairs, hogs, tcp, shim, unit[figure], ratio, "  SLOWER" if slow else ""))
+    print("%-16s %5s %9s %12.2f %12.2f %-6s %6.2f%s" % (figure, pairs, hogs, tcp, shim,
+        unit[figure], ratio, "  SLOWER" if slow else ""))
 print("%d of %d slower than %s of TCP" % (low, len(got), sys.argv[2]))
 sys.exit(low > 0)
 EOF

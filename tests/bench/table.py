@@ -89,7 +89,8 @@ set style fill solid
 set xtics rotate by -35
 $d << END
 %sEND
-plot $d using 2:xtic(1) title 'both ends', '' using 3 title 'client only', '' using 4 title 'server only', 1 notitle lc 'black'
+plot $d using 2:xtic(1) title 'both ends', '' using 3 title 'client only', \
+    '' using 4 title 'server only', 1 notitle lc 'black'
 """ % (path, data)
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
     print("chart: " + path)

@@ -15,7 +15,8 @@ server_at=() client_at=()
 if [[ -n ${PIN-} ]]; then
 	server_at=(taskset -c "${PIN% *}") client_at=(taskset -c "${PIN#* }")
 fi
-FIGURES=${FIGURES:-rtt_64 stream_64 stream_16384 stream_65536 stream_1048576 stream_4194304 connections}
+FIGURES=${FIGURES:-rtt_64 stream_64 stream_16384 stream_65536 stream_1048576 stream_4194304 \
+connections}
 
 # one WAY LIBRARY: a round. No library: TCP.
 one() {
@@ -68,5 +69,6 @@ for name, ways in runs.items():
     less = name.startswith(("rtt", "cpu"))	# a time
     ratio = m["old"] / m["new"] if less else m["new"] / m["old"]
     spread = (max(ways["old"]) - min(ways["old"])) / m["old"]
-    print("%-16s %12.4g %12.4g %12.4g %9.3f %8.0f%%" % (name, m["tcp"], m["old"], m["new"], ratio, spread * 100))
+    print("%-16s %12.4g %12.4g %12.4g %9.3f %8.0f%%" % (name, m["tcp"], m["old"], m["new"], ratio,
+        spread * 100))
 PY

@@ -38,7 +38,8 @@ sockets() {
 	new_port port
 	[[ $column != rsockets ]] || wait=wait_rdma_port
 	on "$PEER" eval \
-		"export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port -b $P4"
+		"export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port \
+-b $P4"
 	on "$PEER" $wait "$port" || fail "$column: server"
 	if ! "$@" timeout 100 sockbench -c "$P4" "$port" -t "$SECS" -f "$fig" >"$TMP/out"; then
 		[[ $column == rsockets ]] || fail "$column $fig: $(cat "$TMP/out")"
@@ -114,7 +115,8 @@ function median(f, m,   i, j, k, t, a) {
 	k = n[f, m]
 	if (!k) return 0
 	for (i = 1; i <= k; i++) a[i] = v[f, m, i] + 0
-	for (i = 2; i <= k; i++) for (j = i; j > 1 && a[j - 1] > a[j]; j--) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
+	for (i = 2; i <= k; i++) for (j = i; j > 1 && a[j - 1] > a[j]; j--) { t = a[j];
+		a[j] = a[j - 1]; a[j - 1] = t }
 	return k % 2 ? a[(k + 1) / 2] : (a[k / 2] + a[k / 2 + 1]) / 2
 }
 function least(f, m,   i, x) {
@@ -129,11 +131,18 @@ function ratio(f, m,   x, y) {
 	return sprintf("%.2f", f ~ /^rtt/ ? x / y : y / x)
 }
 END {
-	printf "%-16s %10s %10s %10s %10s  %-5s %10s %10s %10s %8s\n", "figure", "TCP", "raw verbs", "rsockets", "shim", "unit", "shim/TCP", "shim/raw", "shim/rsock", "by RDMA"
+	printf "%-16s %10s %10s %10s %10s  %-5s %10s %10s %10s %8s\n", "figure", "TCP",
+		"raw verbs", "rsockets", "shim", "unit", "shim/TCP", "shim/raw", "shim/rsock",
+			"by RDMA"
 	k = split(order, f, " ")
 	for (i = 1; i <= k; i++)
-		printf "%-16s %10.2f %10.2f %10.2f %10.2f  %-5s %10s %10s %10s %7.0f%%\n", f[i], median(f[i], "tcp"), median(f[i], "raw"),
-			median(f[i], "rsockets"), median(f[i], "shim"), f[i] ~ /^rtt/ ? "us" : f[i] ~ /^conn/ ? "/s" : "MB/s", ratio(f[i], "tcp"), ratio(f[i], "raw"), ratio(f[i], "rsockets"), least(f[i], "share")
+		printf "%-16s %10.2f %10.2f %10.2f %10.2f  %-5s %10s %10s %10s %7.0f%%\n",
+			f[i], median(f[i], "tcp"), median(f[i], "raw"),
+			median(f[i], "rsockets"), median(f[i], "shim"),
+			f[i] ~ /^rtt/ ? "us" : f[i] ~ /^conn/ ? "/s" : "MB/s",
+			ratio(f[i], "tcp"), ratio(f[i], "raw"), ratio(f[i], "rsockets"),
+			least(f[i], "share")
 	if (median("stream_64", "wrs"))
-		printf "work requests for 1 MB in messages of 64 bytes: %.0f\n", median("stream_64", "wrs")
+		printf "work requests for 1 MB in messages of 64 bytes: %.0f\n", median("stream_64",
+			"wrs")
 }' "$TMP/figures"

@@ -27,7 +27,8 @@ $(B)/fuzz/$(1): \
 endef
 $(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))
-	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
+	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo \
+		'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
 # The same under AFL++, of those targets that are a function of their input alone: no threads, no
 # sockets, no process around them.
@@ -46,7 +47,8 @@ $(B)/afl/$(1): \
 endef
 $(foreach n,$(afl_names),$(eval $(call afl_rule,$(n))))
 fuzz-afl: $(if $(T),$(B)/afl/$(T))
-	@$(if $(T),B=$(B) tests/fuzz/afl $(T) $(SECS),echo 'make fuzz-afl T=NAME SECS=60, with one of: $(afl_names)')
+	@$(if $(T),B=$(B) tests/fuzz/afl $(T) $(SECS),echo \
+		'make fuzz-afl T=NAME SECS=60, with one of: $(afl_names)')
 
 # All targets in parallel, from a directory that may be copied to another machine:
 # $(B)/fuzz-run/long.sh [SECS [JOBS]].
@@ -57,7 +59,9 @@ fuzz-run: $(fuzz_bins)
 		cp tests/fuzz/*.dict $(B)/fuzz-run
 	$(Q)cp -r tests/fuzz/corpus/* $(B)/fuzz-run/seeds
 	$(Q)cp -L \
-		$$(ldd $(fuzz_bins) | awk '/=> \// { print $$3 } /^\t\/.*ld-linux/ { print $$1 }' | sort -u) $$(PATH=$$PATH:/sbin ldconfig -p | awk '/libnettle.so.8 .*x86-64/ { print $$NF; exit }') $(B)/fuzz-run/lib
+		$$(ldd $(fuzz_bins) | awk '/=> \// { print $$3 } \
+		/^\t\/.*ld-linux/ { print $$1 }' | sort -u) $$(PATH=$$PATH:/sbin ldconfig -p | \
+		awk '/libnettle.so.8 .*x86-64/ { print $$NF; exit }') $(B)/fuzz-run/lib
 fuzz-long: fuzz-run
 	@$(B)/fuzz-run/long.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600) \
 		$(or $(JOBS),$(shell nproc))

@@ -38,7 +38,8 @@ int __cxa_atexit(void (*f)(void *), void *arg, void *dso)
 		write(fd, how, strlen(how));
 		close(fd);
 	}
-	return ((int (*)(void (*)(void *), void *, void *))dlsym(RTLD_NEXT, "__cxa_atexit"))(f, arg, dso);
+	return ((int (*)(void (*)(void *), void *, void *))dlsym(RTLD_NEXT, "__cxa_atexit"))(f, arg,
+		dso);
 }
 EOF
 cc -w -D_GNU_SOURCE -shared -fPIC -o "$TMP/libnoted.so" "$TMP/noted.c" -ldl || fail "cc"

@@ -34,7 +34,8 @@ begin_mode lane
 quiet env DEFERRED=1 "$B/gpu/veils" load
 RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all | python3 -S -E -c 'import json, sys
 s = json.load(sys.stdin)["staging"]
-assert any(x["lane"] == "deferred" and x["direction"] == "to-device" for x in s), s' || fail "rdmastat staging does not say deferred"
+assert any(x["lane"] == "deferred" and x["direction"] == "to-device" for x in s), s' ||
+	fail "rdmastat staging does not say deferred"
 begin_mode no_descriptors
 quiet bash -c 'ulimit -n 1024 && exec env DEFERRED=1 "$0" no_descriptors' "$B/gpu/veils"
 for scene in forked waiting_stream device_lost; do

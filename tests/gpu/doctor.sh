@@ -13,9 +13,11 @@ says() { grep -Eq -- "$1" "$TMP/text" || fail "no line '$1' in: $(cat "$TMP/text
 
 policy 'device eager'
 doctor
-says '^ok   gpu hooks +all [0-9]+ ways .*: copies and launches [1-9][0-9]*, other writers [1-9][0-9]*, readers [1-9][0-9]*, waiters [1-9]'
+says '^ok   gpu hooks +all [0-9]+ ways .*: copies and launches [1-9][0-9]*, '\
+'other writers [1-9][0-9]*, readers [1-9][0-9]*, waiters [1-9]'
 says '^ok   gpu copies +35 on device 0 through the hooks, every byte compared'
-says '^(ok   GPU path +possible here, and on by the policy|none GPU path +not possible here: .*userfaultfd)'
+says '^(ok   GPU path +possible here, and on by the policy|'\
+'none GPU path +not possible here: .*userfaultfd)'
 policy 'device off'
 doctor
 says '^(ok   GPU path +possible here; off by the policy|none GPU path)'
@@ -28,7 +30,8 @@ LD_PRELOAD=$TMP/other.so "$TMP/rdmastat" doctor --lib "$SHIM" >"$TMP/text" 2>&1
 (($? == 4)) || fail "no failure: $(cat "$TMP/text")"
 says '^FAIL gpu hooks +[0-9]+ of [0-9]+ ways .*; not cuMemcpyDtoH_v2 as a symbol: no GPU path'
 says '^ +-> another preloaded library hooks it too: load librdmashim.so first'
-says '^(FAIL|none) GPU path +not possible here: not every way to the CUDA driver leads through the hooks'
+says '^(FAIL|none) GPU path +not possible here: '\
+'not every way to the CUDA driver leads through the hooks'
 says '^FAIL gpu copies +[0-9]+ of 35 .*; not cuMemcpyDtoH'
 
 STANDIN_MEM=1000 doctor

@@ -47,7 +47,8 @@ faulty() {
 	runs=$((runs + 1))
 	read -r SEEN FAILED \
 		HELD < <(awk \
-		'{ s += $2; f += $3; m += $4; st += $5; e += $6; d += $7 } END { print s, f, m / 1048576, st, e, d }' "$TMP/counts")
+		'{ s += $2; f += $3; m += $4; st += $5; e += $6; d += $7 } END {
+			print s, f, m / 1048576, st, e, d }' "$TMP/counts")
 	((status == 0)) && return 0
 	told "$1" && return 0
 	say "status $status: $(tail -n 4 "$TMP/client.log" "$OUT")"
@@ -66,7 +67,8 @@ bounded() {
 	[[ -n ${VERBOSE-} ]] && say "held after $ROUNDS rounds ${a[*]}, after three times as many" \
 		"${b[*]}"
 	awk -v a="${a[*]}" -v b="${b[*]}" \
-		'BEGIN { split(a, x); split(b, y); exit y[1] > x[1] + 16 || y[2] > x[2] + 4 || y[3] > x[3] + 40 || y[4] > x[4] + 6 }' && return
+		'BEGIN { split(a, x); split(b, y); exit y[1] > x[1] + 16 || y[2] > x[2] + 4 ||
+			y[3] > x[3] + 40 || y[4] > x[4] + 6 }' && return
 	say "MiB, streams, events, descriptors at the end: ${a[*]} after $ROUNDS rounds, ${b[*]}" \
 		"after three times as many"
 	wrong=$((wrong + 1))

@@ -18,7 +18,8 @@ scene() {
 	read -r TAKEN WHY < <(RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all |
 		python3 -S -E -c 'import json, sys
 s = json.load(sys.stdin)["staging"]
-print(sum(x["taken"] for x in s), " ".join(sorted({w["reason"] for x in s for w in x["why_not"]})))')
+print(sum(x["taken"] for x in s), " ".join(sorted({w["reason"] for x in s
+    for w in x["why_not"]})))')
 	say "$(tail -n 1 "$OUT"); $TAKEN bytes by device memory; $WHY"
 }
 

@@ -16,8 +16,10 @@ taken() {
 	RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all >"$TMP/staging.$MODE.json" ||
 		fail "rdmastat staging"
 	share=$(python3 -S -E -c 'import json, sys
-s = [x for x in json.load(open(sys.argv[1]))["staging"] if x["call_site"][0] != "(" and x["direction"] == "to-host"]
-print(100 * sum(x["taken"] for x in s) // sum(x["bytes"] for x in s))' "$TMP/staging.$MODE.json") || fail "no figures"
+s = [x for x in json.load(open(sys.argv[1]))["staging"] if x["call_site"][0] != "("
+    and x["direction"] == "to-host"]
+print(100 * sum(x["taken"] for x in s) // sum(x["bytes"] for x in s))' "$TMP/staging.$MODE.json") \
+	|| fail "no figures"
 	say "$2 devices, blocks of $3: $share % by device memory"
 }
 taken small 1 1048576

@@ -25,15 +25,18 @@ pipe() { gated "$@" || fail "$(tail -n 3 "$TMP/client.log")"; }
 
 begin_mode pipe
 pipe "$B/gpu/pipe" stream 524288 200 pinned
-sites 'at("to-host")["taken"] > 0 and at("to-device")["taken"] > 0 and "pipe+0x" in at("to-host")["call_site"]'
+sites 'at("to-host")["taken"] > 0 and at("to-device")["taken"] > 0 and'\
+' "pipe+0x" in at("to-host")["call_site"]'
 begin_mode pageable
 pipe "$B/gpu/pipe" stream 524288 200 pageable
 sites 'at("to-host")["taken"] > 0 and at("to-device")["taken"] > 0'
 begin_mode no-ipc
 pipe env STANDIN_NO_IPC=1 "$B/gpu/pipe" stream 524288 200 pinned
-sites 'at("to-host")["taken"] == 0 and why(at("to-host")).get("device-not-taken", 0) > 0 and why(at("to-host")).get("device-unlearned", 0) > 0'
+sites 'at("to-host")["taken"] == 0 and why(at("to-host")).get("device-not-taken", 0) > 0'\
+' and why(at("to-host")).get("device-unlearned", 0) > 0'
 begin_mode unsent
 pipe "$B/gpu/pipe" unsent 262144 2000 pinned
-sites 'not at("to-host") or (at("to-host")["taken"] == 0 and set(why(at("to-host"))) == {"device-unlearned"})'
+sites 'not at("to-host") or (at("to-host")["taken"] == 0 and'\
+' set(why(at("to-host"))) == {"device-unlearned"})'
 grep -q "bytes of device memory" "$TMP/shim.$MODE" && fail "device memory was taken for nothing"
 exit 0

@@ -246,15 +246,19 @@ calls() {
 # it fail where none of these programs can reach it. Every call in the sources must have a row:
 # here, or among those that cannot be tried, with why.
 table='
-epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever; ppoll 4 once; fcntl 24 ever; read 4 once
-socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever
-sendmsg 11 once; recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever; newfstatat 12 ever
-getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever directory; timerfd_settime 125 ever
-dup3 9 ever @unit/test_closer; open_tree 38 ever
-process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
-epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
-readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
-inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; munlock 12 ever; mprotect 12 ever'
+epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever
+ppoll 4 once; fcntl 24 ever; read 4 once; socket 24 ever; shutdown 107 ever,told; sendto 11 once
+nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever; sendmsg 11 once
+recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever
+newfstatat 12 ever; getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever
+unlinkat 30 ever directory; timerfd_settime 125 ever; dup3 9 ever @unit/test_closer
+open_tree 38 ever; process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever
+pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
+epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors
+timerfd_create 24 ever; readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever
+memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever; inotify_add_watch 28 ever
+fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; munlock 12 ever
+mprotect 12 ever'
 # Those that move an application's bytes, and the scene in which they do: they move a third of
 # them each time, as a kernel may.
 declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors \
@@ -262,25 +266,47 @@ declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid getresuid getresgid clock_gettime sched_yield exit_group: cannot fail
-dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6 fork clone clone3 landlock_restrict_self lsm_set_self_attr keyctl setns setuid setgid setreuid setregid setresuid setresgid setgroups capset: calls of the program that are passed on, or after which it is another
-statx: finds the policy before the programs here are under way (unit/test_trust: a directory that may not be searched)
-statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
+dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup:
+	calls of the program that are passed on, or after which it is another
+io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6:
+	the same
+fork clone clone3 landlock_restrict_self lsm_set_self_attr keyctl setns setuid setgid:
+	the same
+setreuid setregid setresuid setresgid setgroups capset:
+	the same
+statx:
+	finds the policy before the programs here are under way (unit/test_trust: a directory
+	that may not be searched)
+statfs faccessat2 getcwd:
+	files in directories that others may write, in user namespaces, with relative names
+	(unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the GPU path
 sched_getscheduler: asks after the calling thread
-capget unshare: asks what the program gives up, or whether it has one thread then, and no program here does
-getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose GPU path stays off then; files of ended processes, below
-flock renameat pwrite64: files of many processes that have ended are added up, and what cannot be added stays where it is (apps/manyshort)
+capget unshare:
+	asks what the program gives up, or whether it has one thread then, and no program here
+	does
+getdents64:
+	directories of which a policy includes files, and no policy here does; descriptors of
+	RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose
+	GPU path stays off then; files of ended processes, below
+flock renameat pwrite64:
+	files of many processes that have ended are added up, and what cannot be added stays
+	where it is (apps/manyshort)
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
-rt_sigaction: asked after a call that a handler interrupted which the library does not know, and there is none here; a failure there is taken for no handler
-rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does not change between two looks'
+rt_sigaction:
+	asked after a call that a handler interrupted which the library does not know, and there
+	is none here; a failure there is taken for no handler
+rt_sigprocmask:
+	asks whether memory is there (usermem.c), and the answer does not change between two
+	looks'
 
 complete() {
 	local c rows bad=0
 	# shellcheck disable=SC2001  # lines
 	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' |
-		tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
+		tr '\n' ' ') $(sed -n '/^[^\t]/s/:.*//p' <<<"$never" | tr '\n' ' ') "
 	# shellcheck disable=SC2013  # names
 	for c in $(grep -rhvE --include='*.[ch]' '^#(ifndef|define) SYS_' \
 		"$TOP"/{shim,rdma,policy} | grep -o '\bSYS_[a-z0-9_]*[a-z0-9]\b' | sort -u); do
@@ -311,7 +337,8 @@ whole_table() {
 			TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
 		begin_scene "${where:-plain}"
 		for w in s c; do
-			for ((n = first; n < 3000; n = step ? n + step : n < 8 ? n + 1 : n * 5 / 4)); do
+			for ((n = first; n < 3000;
+				n = step ? n + step : n < 8 ? n + 1 : n * 5 / 4)); do
 				hit=0
 				at_end "$w" "$call-$n" "$F $nr $n $n $err"
 				((hit)) || break
@@ -441,8 +468,10 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 		case $what in
 		proc) umount -l /proc || mount -t tmpfs -o ro none /proc ;;
 		shm) mount -t tmpfs -o ro,size=4k none /dev/shm ;;
-		overcommit) echo 2 >"${0%/*}/2" && mount --bind "${0%/*}/2" /proc/sys/vm/overcommit_memory ;;
-		full) mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/full ;;
+		overcommit) echo 2 >"${0%/*}/2" &&
+			mount --bind "${0%/*}/2" /proc/sys/vm/overcommit_memory ;;
+		full) mount -t tmpfs -o size=4k none /dev/shm &&
+			head -c 4096 /dev/zero >/dev/shm/full ;;
 		esac || exit 2
 		exec "$@"
 	END

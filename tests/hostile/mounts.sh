@@ -71,7 +71,8 @@ stop "$PID"
 # ---- and of one that is, with the path of a file of root's
 echo 'hidden-word of root' >"$TMP/secret" && chmod 600 "$TMP/secret"
 in_mounts "${container[@]}" -- \
-	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ inside $TMP/secret /dev/shm/rdmashim.0/\$\$"
+	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ inside \
+$TMP/secret /dev/shm/rdmashim.0/\$\$"
 inside=$(<"$TMP/ready/pid")
 shown overview
 grep "^ *$inside *inside" "$TMP/out" >/dev/null ||
@@ -94,7 +95,8 @@ PIDS+=($!)
 many() { (($(readlink /proc/[0-9]*/ns/mnt 2>/dev/null | sort -u | wc -l) > 300)); }
 within 20 many || fail "no namespaces"
 in_mounts "${container[@]}" -- \
-	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ behind '' /dev/shm/rdmashim.0/\$\$"
+	"mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ behind \
+'' /dev/shm/rdmashim.0/\$\$"
 behind=$(<"$TMP/ready/pid")
 shown overview
 grep "^ *$behind *behind" "$TMP/out" >/dev/null || fail "a container is hidden: $(<"$TMP/out")"

@@ -77,7 +77,8 @@ reports
 # All that is worth nothing if the honest ones were on TCP.
 collect
 counter() { python3 -S -E -c 'import json, sys
-print(json.load(open(sys.argv[1]))["total"]["counters"][sys.argv[2]])' "$TMP/stat.$MODE.json" "$1"; }
+print(json.load(open(sys.argv[1]))["total"]["counters"][sys.argv[2]])' "$TMP/stat.$MODE.json" \
+	"$1"; }
 refused=$(counter refused) bad=$(counter bad_peer)
 say "$FAST bytes on a fast path, $refused refused, $bad bad peers; honest: $(cat "$TMP/ask.log")"
 ((FAST > 1000000)) || { say "hardly a byte on a fast path"; rc=1; }

@@ -42,7 +42,8 @@ goes_on() { (($(rounds "$1") > $2)); }
 # paths TX RX REASON COUNT: as many of the server's connections are so
 paths() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c --json | python3 -S -E -c 'import json, sys
-n = sum(str(c["pid"]) == sys.argv[1] and [c["tx_path"], c["rx_path"], c["reason"]] == sys.argv[2:5] for c in json.load(sys.stdin)["connections"])
+n = sum(str(c["pid"]) == sys.argv[1] and [c["tx_path"], c["rx_path"], c["reason"]] == sys.argv[2:5]
+    for c in json.load(sys.stdin)["connections"])
 sys.exit(n != int(sys.argv[5]))' "$server" "$@"
 }
 what() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c; }

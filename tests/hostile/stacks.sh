@@ -19,7 +19,8 @@ R=$TMP/rdmastat
 look() {
 	: >"$TMP/calls"
 	start none "$TMP/script.log" script -qefc "strace -f -qq -o $TMP/calls \
-		-e trace=ptrace,setresuid -e inject=ptrace:delay_enter=3000000:when=1 $R stacks $1" "$TMP/shown" </dev/null
+		-e trace=ptrace,setresuid -e inject=ptrace:delay_enter=3000000:when=1 $R stacks \
+$1" "$TMP/shown" </dev/null
 	within 10 child || fail "no child: $(<"$TMP/script.log")"
 }
 child() {

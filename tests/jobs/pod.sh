@@ -34,13 +34,15 @@ image() {
 		2>&1 || fail "$(cat "$TMP/import.log")"
 }
 # Limits of descriptors and processes as they are: podman's own may be more than this user may have.
-printf '[containers]\ndefault_ulimits = ["nofile=%s:%s", "nproc=4096:4096"]\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
+printf '[containers]\ndefault_ulimits = ["nofile=%s:%s", "nproc=4096:4096"]\n'\
+'[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
 	"$(ulimit -Hn)" "$(ulimit -Hn)" >"$TMP/containers.conf"
 export CONTAINERS_CONF=$TMP/containers.conf
 pod() {
 	podman --root "$TMP/store" --runroot "$TMP/run" --tmpdir "$TMP/tmp" --runtime runc "$@" 3>&-
 }
-trap 'rc=$?; pod pod rm -fa -t 0 >/dev/null 2>&1; pod volume rm -fa >/dev/null 2>&1; umount "$TMP/store/overlay" 2>/dev/null; (exit $rc); cleanup' EXIT
+trap 'rc=$?; pod pod rm -fa -t 0 >/dev/null 2>&1; pod volume rm -fa >/dev/null 2>&1
+	umount "$TMP/store/overlay" 2>/dev/null; (exit $rc); cleanup' EXIT
 
 image registry.example/rdmashim:0.1 /bin/sh /usr/bin/install \
 	"$SHIM=/usr/lib/x86_64-linux-gnu/librdmashim.so" "$B/rdmastat=/usr/bin/rdmastat"
@@ -54,7 +56,8 @@ in_pod() { pod exec "rdmashim-example-$1" "${@:2}" 2>"$TMP/err"; }
 
 fast() { in_pod rdmastat rdmastat --json >"$TMP/json" && python3 -S -E -c 'import json, sys
 p = json.load(open(sys.argv[1]))["processes"]
-sys.exit(not any((x["program"], x["uid"]) == ("redis-server", 1000) and x["bytes"]["shm"] > x["bytes"]["tcp"] for x in p))' "$TMP/json"; }
+sys.exit(not any((x["program"], x["uid"]) == ("redis-server", 1000)
+    and x["bytes"]["shm"] > x["bytes"]["tcp"] for x in p))' "$TMP/json"; }
 within 15 fast ||
 	fail "not on shared memory:" \
 	"$(cat "$TMP/err" "$TMP/json"; pod ps -a; pod logs rdmashim-example-server 2>&1 |

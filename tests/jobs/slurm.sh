@@ -21,7 +21,8 @@ make -s -C "$TOP" install DESTDIR= PREFIX="$D" >"$TMP/make.log" 2>&1 ||
 LIB=$D/lib/librdmashim.so
 # The Epilog is run without the environment of anybody: the PATH that finds rdmastat and the
 # directory are this test's.
-printf '#!/bin/sh\nexport PATH=%s/bin:/usr/bin:/bin RDMASHIM_STAT_DIR=%s\n. %s/share/rdmashim/slurm/epilog.sh\n' "$D" "$STAT" "$D" >"$TMP/epilog"
+printf '#!/bin/sh\nexport PATH=%s/bin:/usr/bin:/bin RDMASHIM_STAT_DIR=%s\n'\
+'. %s/share/rdmashim/slurm/epilog.sh\n' "$D" "$STAT" "$D" >"$TMP/epilog"
 chmod 755 "$TMP/epilog"
 
 # ---- munge, a controller and a node of their own
@@ -69,7 +70,8 @@ slurmd -D -N "$(hostname -s)" >"$TMP/d.log" 2>&1 3>&- &
 PIDS+=("$!")
 # Steps are nobody's children: the controller ends them.
 idle_all() { [[ -z $(squeue -h 2>/dev/null) ]]; }
-trap 'rc=$?; timeout 5 scancel -u root 2>/dev/null; ((rc == 0)) || within 10 idle_all; (exit $rc); cleanup' EXIT
+trap 'rc=$?; timeout 5 scancel -u root 2>/dev/null; ((rc == 0)) || within 10 idle_all
+	(exit $rc); cleanup' EXIT
 idle_node() { [[ $(sinfo -h -o %t 2>/dev/null) == idle ]]; }
 within 40 idle_node ||
 	fail "the node does not come up: $(sinfo 2>&1; tail -n 5 "$TMP/d.log" "$TMP/ctld.log")"

@@ -52,7 +52,8 @@ def build():
 
 
 def without(name, path, old, new):
-    """The file's text without the rule. White space in it may be any: where lines end says nothing."""
+    """The file's text without the rule. White space in it may be any: where lines end says
+    nothing."""
     with open(path) as src:
         text = src.read()
     pattern = r"\s+".join(re.escape(w) for w in old.split())

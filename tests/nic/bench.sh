@@ -69,7 +69,8 @@ many() {
 		figure "$name" "$column" "$value"
 	done <"$TMP/out"
 	awk -v c="$column" '/ records, / { for (i = 2; i < NF; i++) n[$i] += $(i - 1) }
-		END { if (n["records,"]) print "many_events", c, 100 * n["armings,"] / n["records,"] }' \
+		END { if (n["records,"]) print "many_events", c,
+			100 * n["armings,"] / n["records,"] }' \
 		"$TMP/log" >>"$TMP/figures"
 	ctl stat b 2>/dev/null | awk -v c="$column" '$2 { print "many_bytes", c, $4 / $2 }' \
 		>>"$TMP/figures"

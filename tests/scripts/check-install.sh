@@ -61,7 +61,8 @@ done
 python3 -S -E - "$TMP/reasons.json" "$TMP/rdmastat.1" \
 	<<'END' >"$TMP/out" || fail "the reasons in rdmastat.1 are stale: $(cat "$TMP/out")"
 import json, re, sys
-want = [(r["reason"], "%s%s. Remedy: %s." % (r["text"][0].upper(), r["text"][1:], r["remedy"])) for r in json.load(open(sys.argv[1]))["reasons"]]
+want = [(r["reason"], "%s%s. Remedy: %s." % (r["text"][0].upper(), r["text"][1:], r["remedy"]))
+    for r in json.load(open(sys.argv[1]))["reasons"]]
 page = re.search(r"(?s)\.SH REASONS\n(.*?)\.SH ", open(sys.argv[2]).read())[1]
 have = [(name, " ".join(text.split())) for name, text in
         re.findall(r"\.TP\n\.B (\S+)\n((?:(?!\.).*\n)*)", page)]
@@ -86,7 +87,8 @@ done <"$TMP/keys"
 complete_it() {	# WORDS...: what bash offers for the last of them
 	PATH=$D/opt/x/bin:$PATH within60 bash \
 		--norc -c \
-		'. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"; printf "%s\n" "${COMPREPLY[@]}"' \
+		'. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"
+			printf "%s\n" "${COMPREPLY[@]}"' \
 		bash "$D/opt/x/share/bash-completion/completions/rdmastat" "$@"
 }
 offers() {	# WORD WORDS...
@@ -140,7 +142,8 @@ if command -v systemd-analyze >/dev/null; then
 fi
 python3 -c 'import yaml' 2>/dev/null &&
 	{ python3 \
-	-c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"] for x in d] == ["Pod", "ConfigMap"]' \
+	-c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"]
+		for x in d] == ["Pod", "ConfigMap"]' \
 	conf/kubernetes/pod.yaml || fail "pod.yaml"; }
 within60 yamllint -d '{extends: relaxed, rules: {line-length: disable}}' \
 	--strict conf/kubernetes/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
@@ -164,7 +167,8 @@ prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so" SLURM_JOB_ID=7 
 	SLURM_SUBMIT_DIR="$TMP/job"
 within60 env -i PATH="$PATH" RDMASHIM_STAT_DIR="$TMP/stat" bash -c '. "$1"; exec python3 -c "
 import socket
-l = socket.create_server((\"127.0.0.1\", 0)); c = socket.create_connection(l.getsockname()); a = l.accept()[0]
+l = socket.create_server((\"127.0.0.1\", 0)); c = socket.create_connection(l.getsockname())
+a = l.accept()[0]
 c.sendall(b\"x\"); a.recv(1)"' bash "$TMP/out" || fail "a task in the job's environment"
 grep -q 'python3: left TCP: ' "$TMP/job/rdmashim.7" ||
 	fail "no summary of the job: $(ls "$TMP/job")"

@@ -18,7 +18,8 @@ STAT=$TMP/stat
 out=$(LIB=$SHIM CONF=$CONF STAT=$STAT python3 - <<'END'
 import os, statistics, time
 plain = dict(PATH="/bin")
-shim = dict(plain, LD_PRELOAD=os.environ["LIB"], RDMASHIM_CONF=os.environ["CONF"], RDMASHIM_STAT_DIR=os.environ["STAT"])
+shim = dict(plain, LD_PRELOAD=os.environ["LIB"], RDMASHIM_CONF=os.environ["CONF"],
+    RDMASHIM_STAT_DIR=os.environ["STAT"])
 def once(env):
     t = time.perf_counter()
     pid = os.posix_spawn("/bin/true", ["true"], env)

@@ -3,14 +3,10 @@
 # sources, scripts and documents, no paragraph above 80 words in documents. A list item and a table
 # cell count as paragraphs. A table row of Markdown cannot be broken, so its line may be longer.
 # LICENSE, which comes from elsewhere, and data for tests are not looked at.
-#
-# text-todo.txt, beside this script, names the files that are still wrong, by the last part of their
-# paths. It only gets shorter: a name of which no file is wrong any more is a mistake.
-# check-text.sh FILE... looks at these files alone, and knows no exceptions.
+# check-text.sh FILE... looks at these files alone.
 # TIMEOUT: 60
 cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
-todo=tests/scripts/text-todo.txt
 
 files() {
 	if [[ -e .git ]]; then
@@ -44,7 +40,8 @@ look() {
 		md = file ~ /\.md$/
 		man = file ~ /docs\/[^\/]*\.[1-9]$/
 	}
-	length($0) > 12 && !(md && /^[ \t]*\|/) && (n = columns($0)) > 100 { wrong(FNR, n " columns") }
+	length($0) > 12 && !(md && /^[ \t]*\|/) && (n = columns($0)) > 100 {
+		wrong(FNR, n " columns") }
 	!md && !man { next }
 	md && /^[ \t]*```/ || man && /^\.(nf|fi|EX|EE)/ { paragraph(); code = !code; next }
 	code { next }
@@ -62,26 +59,12 @@ look() {
 	END { paragraph() }' "$@"
 }
 
-if (($#)); then
-	wrong=$(look "$@")
-	[[ -z $wrong ]] && exit
-	echo "$wrong"
-	exit 1
-fi
-
-mapfile -t all < <(files)
+all=("$@")
+(($#)) || mapfile -t all < <(files)
 wrong=$(look "${all[@]}")
-bad=$(awk -F: -v todo="$todo" '
-	BEGIN { while ((getline line < todo) > 0) if (line !~ /^#/) left[line] = 1 }
-	NF { name = $1; sub(/.*\//, "", name); seen[name] = 1; if (!(name in left)) print }
-	END {
-		for (name in left)
-			if (!(name in seen))
-				print todo ": " name " is in order: take it off the list"
-	}' <<<"$wrong")
-if [[ -n $bad ]]; then
-	head -n 40 <<<"$bad"
-	echo "$(wc -l <<<"$bad") mistakes"
+if [[ -n $wrong ]]; then
+	head -n 40 <<<"$wrong"
+	echo "$(wc -l <<<"$wrong") mistakes"
 	exit 1
 fi
-echo "${#all[@]} files; $(grep -vc '^#' $todo) names left, with $(wc -l <<<"$wrong") mistakes"
+echo "${#all[@]} files"

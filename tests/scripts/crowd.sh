@@ -36,7 +36,8 @@ cat >"$TMP/nginx.conf" <<-END
 	events { worker_connections $CONNECTIONS; }
 	http {
 		access_log off;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		keepalive_requests 1000000000;
 		keepalive_timeout 1d;
 		server { listen 127.0.0.1:$web backlog=4096; root $TMP/www; }
@@ -66,7 +67,8 @@ word() { od -An -v -w40 -tu8 "$@" 2>/dev/null; }
 sums() {
 	word "$TMP"/crowd[0-9]*.state |
 		awk -v r="${dead[0]}" -v b="${dead[1]}" -v l="${dead[2]}" -v s="$slowest" \
-		'NF == 5 { r += $1; b += $2; l += $3; o += $4; if ($5 > s) s = $5 } END { printf "%.0f %.0f %.0f %.0f %.0f\n", r, b, l, o, s }'
+		'NF == 5 { r += $1; b += $2; l += $3; o += $4; if ($5 > s) s = $5 } END {
+			printf "%.0f %.0f %.0f %.0f %.0f\n", r, b, l, o, s }'
 }
 all_open() { read -r _ _ _ open _ < <(sums); ((open >= each * PROCS)); }
 # As gone(), without a process for each.
@@ -85,12 +87,14 @@ counted() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all 2>/dev/null | tee "$TMP/counters" |
 		python3 -S -E -c 'import json, sys
 t = json.load(sys.stdin)["total"]
-print(t["bytes"]["shm"] + t["bytes"]["rdma"], t["bytes"]["tcp"], t["counters"]["cuts"], t["counters"]["bad_peer"], t["connections"], t["connections_fast"])'
+print(t["bytes"]["shm"] + t["bytes"]["rdma"], t["bytes"]["tcp"], t["counters"]["cuts"],
+    t["counters"]["bad_peer"], t["connections"], t["connections_fast"])'
 }
 line() {
 	local s
 	read -ra s < <(sums)
-	printf '%5d s: %d requests, %d MB, %d connections open, %d lost to killed workers; killed %d processes, %d workers; slowest request %d ms\n' \
+	printf '%5d s: %d requests, %d MB, %d connections open, %d lost to killed workers; '\
+'killed %d processes, %d workers; slowest request %d ms\n' \
 		"$((SECONDS - begin))" "${s[0]}" "$((s[1] / 1000000))" "${s[3]}" "${s[2]}" \
 		"$kills" "$workers" "${s[4]}"
 }

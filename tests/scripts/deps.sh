@@ -13,18 +13,24 @@ python=$( (/usr/bin/python3 -V || apt-cache show python3 | sed -n 's/^Version:/&
 
 # what-proves-it:package, where the proof is a command, h=HEADER that the compiler finds, pc=NAME
 # for pkg-config, or a file
-build="gcc:gcc make:make h=stdio.h:libc6-dev h=infiniband/verbs.h:libibverbs-dev h=rdma/rdma_cma.h:librdmacm-dev"
+build="gcc:gcc make:make h=stdio.h:libc6-dev h=infiniband/verbs.h:libibverbs-dev
+	h=rdma/rdma_cma.h:librdmacm-dev"
 # What can be left out, and what wants it.
-rdmastat="h=json-c/json.h:libjson-c-dev h=ncurses.h:libncurses-dev h=libunwind-ptrace.h:libunwind-dev"
+rdmastat="h=json-c/json.h:libjson-c-dev h=ncurses.h:libncurses-dev
+	h=libunwind-ptrace.h:libunwind-dev"
 probes="h=sys/sdt.h:systemtap-sdt-dev"
 optional="rdmastat probes"
 declare -A said=([rdmastat]="rdmastat" [probes]="the probes for bpftrace and perf")
 demo="redis-server:redis-server redis-benchmark:redis-tools"
-check="$rdmastat $probes pkg-config:pkg-config pc=check:check /usr/lib/*/libnettle.so.[678]:libnettle8
-	shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
-	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
+check="$rdmastat $probes pkg-config:pkg-config pc=check:check \
+/usr/lib/*/libnettle.so.[678]:libnettle8
+	shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl \
+wrk:wrk nginx:nginx-light socat:socat python3:python3
+	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite \
+/usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint
-	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
+	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client
+	ip:iproute2 runuser:util-linux
 	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf
 	vsftpd:vsftpd lftp:lftp /usr/lib/x86_64-linux-gnu/libsocket_wrapper.so:libsocket-wrapper
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
@@ -33,27 +39,39 @@ rpm="rpmbuild:rpm"
 distro="mmdebstrap:mmdebstrap unshare:util-linux objdump:binutils"
 fuzz="clang:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"
-jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman runc:runc $demo"
+jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman
+	runc:runc $demo"
 counters="valgrind:valgrind python3:python3"
 suites="javac:default-jdk-headless stress-ng:stress-ng"
 deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 # The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
 vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod xz:xz-utils
-	ip:iproute2 rdma:iproute2 socat:socat gdb:gdb ibv_devinfo:ibverbs-utils rping:rdmacm-utils ib_send_lat:perftest
+	ip:iproute2 rdma:iproute2 socat:socat gdb:gdb ibv_devinfo:ibverbs-utils rping:rdmacm-utils \
+ib_send_lat:perftest
 	/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so:ibverbs-providers
-	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:rdmacm-utils setpriv:util-linux flock:util-linux python3:python3"
+	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:rdmacm-utils setpriv:util-linux \
+flock:util-linux python3:python3"
 
-zoo="/usr/lib/python3/dist-packages/zmq:python3-zmq named:bind9 dig:bind9-dnsutils slapd:slapd ldapsearch:ldap-utils varnishd:varnish
-	dovecot:dovecot-imapd smbd:samba smbclient:smbclient mariadbd:mariadb-server sysbench:sysbench
-	mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev mpirun.mpich:mpich erl:erlang-base
-	qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86 Xvfb:xvfb xdpyinfo:x11-utils xwd:x11-apps
-	/usr/lib/python3/dist-packages/distributed:python3-distributed /usr/share/tomcat10/bin/catalina.sh:tomcat10
-	java:default-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 ss:iproute2"
+zoo="/usr/lib/python3/dist-packages/zmq:python3-zmq named:bind9 dig:bind9-dnsutils slapd:slapd \
+ldapsearch:ldap-utils varnishd:varnish
+	dovecot:dovecot-imapd smbd:samba smbclient:smbclient mariadbd:mariadb-server \
+sysbench:sysbench
+	mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev \
+mpirun.mpich:mpich erl:erlang-base
+	qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86 Xvfb:xvfb xdpyinfo:x11-utils \
+xwd:x11-apps
+	/usr/lib/python3/dist-packages/distributed:python3-distributed \
+/usr/share/tomcat10/bin/catalina.sh:tomcat10
+	java:default-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 \
+ss:iproute2"
 
 bench="gnuplot:gnuplot-nox taskset:util-linux"
-bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf
-	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3
-	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2"
+bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk \
+iperf3:iperf3 sockperf:sockperf
+	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql
+	python3:python3
+	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server
+	ssh:openssh-client ip:iproute2"
 
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -74,7 +92,8 @@ find_missing() {	# SET
 }
 
 case ${1-} in
-build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | arm | rpm | distro | vm | zoo | bench | bench-apps)
+build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | arm | rpm | distro | vm \
+	| zoo | bench | bench-apps)
 	list=${1//-/_}
 	needed=${!list} wanted=$needed
 	;;
@@ -89,7 +108,10 @@ left-out)
 	echo "left_out :=$left"
 	exit 0
 	;;
-*) echo "usage: deps.sh left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|distro|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
+*) echo "usage: deps.sh \
+left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|distro|vm|zoo|bench\
+|bench-apps" \
+	>&2; exit 2 ;;
 esac
 [[ $1 != build ]] || for o in $optional; do wanted+=" ${!o}"; done
 

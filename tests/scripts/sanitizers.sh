@@ -7,9 +7,12 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0 skipped=0
-QUICK="unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst apps/epoll-modes apps/signals apps/spawn apps/forktest"
-REAL="apps/redis apps/replica apps/nginx apps/haproxy apps/memcached apps/postgres apps/python-http apps/asyncio apps/node apps/grpc
-	apps/nc apps/socat apps/ssh apps/rsync apps/openssl apps/iperf3 apps/sockperf apps/kill apps/restart"
+QUICK="unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst apps/epoll-modes \
+apps/signals apps/spawn apps/forktest"
+REAL="apps/redis apps/replica apps/nginx apps/haproxy apps/memcached apps/postgres
+	apps/python-http apps/asyncio apps/node apps/grpc
+	apps/nc apps/socat apps/ssh apps/rsync apps/openssl apps/iperf3 apps/sockperf apps/kill
+	apps/restart"
 # With one end preloaded there is no fast path to look at.
 export MODES=${MODES-bare both}
 

@@ -54,7 +54,8 @@ cat "$TMP"/tsan.* 2>/dev/null |
 	awk -v RS='==================\n' \
 	'/librdmashim.so/ && !/failed to restore the stack/ && !/Location is file descriptor/ &&
 	!/by [^\n]*:\n    #0 close [^\n]*tsan_interceptors/ && !/signal handler spoils errno/ &&
-	gsub(/:\n    #0 [^\n]*tests\/snippets\//, "&") < 2' >"$TMP/races"	# both accesses the snippet's own
+	gsub(/:\n    #0 [^\n]*tests\/snippets\//, "&") < 2' \
+		>"$TMP/races"	# both accesses the snippet's own
 rm -f "$TMP"/tsan.*
 [[ ! -s $TMP/races ]] ||
 	{ head -n 200 "$TMP/races"; fail \

@@ -162,7 +162,8 @@ line() {
 		"$(field "$TMP/server.state" \
 		0) connections, $(($(field "$TMP/server.state" 1) / 1000000)) + $(($(field \
 		"$TMP/client.state" 1) / 1000000)) MB," \
-		"${cuts:-?} cuts, ${rewinds:-?} rewinds, ${lost:-?} links lost, $kills clients and $server_kills servers killed, $toggles policies," \
+		"${cuts:-?} cuts, ${rewinds:-?} rewinds, ${lost:-?} links lost, $kills clients \
+and $server_kills servers killed, $toggles policies," \
 		"$(field "$TMP/server.state" 2) forks; kB $(anonymous "$srv") $(anonymous \
 		"$cli"), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors \
 		"$cli")${r:+, $r recoveries}"

@@ -71,7 +71,8 @@ check() {
 
 	verify "-DTRACE $spinflags" "$ccflags" "$panflags"
 	# pan.c says which numbers its states have.
-	sed -n 's/^\tcase \([0-9]*\): Printf("\([TR]X_[A-Z]*\)"); return;/s, \1 , \2 ,;s, \1$, \2,/p' pan.c >names
+	sed -n 's/^\tcase \([0-9]*\): Printf("\([TR]X_[A-Z]*\)"); return;/'\
+'s, \1 , \2 ,;s, \1$, \2,/p' pan.c >names
 	sed -n 's/^transition //p' pan.out | sed -f names >>transitions
 	if ! grep -q 'errors: 0' pan.out || grep -qE 'max search depth too small|out of memory' \
 		pan.out; then
@@ -96,7 +97,8 @@ queue check "unbounded"              "$CYCLES"                                  
 # 800 MB; a third less time than with -DCOLLAPSE
 OPT=-O2 queue check "bytes keep arriving" "$CYCLES"           "-DNP -DNOCLAIM -DNFAIR=3" "-l -f"
 queue check \
-	"a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
+	"a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE" \
+		    "-a -f -N fallback_ends"
 
 # A check that cannot fail is none: without a rule the model must be found wrong.
 broken() {
@@ -108,18 +110,19 @@ broken() {
 queue broken "max(C,S)"              "-DBYTES=4 -DCUTS=2 -DNO_MAX_CS"                     "$S" ""
 queue broken "the ring's tail"       "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL -DNO_TAIL"        "$S" ""
 queue broken \
-	"FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
+	"FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE" \
+		    "-a -f -N fallback_ends"
 
 drain
 
 # Transitions of the machine that the model has not, and why.
 not_modelled='
-.. . (PATH_DEAD|CTL_LOST|CTL_REMADE) .	one host, whose path does not die, and whose control socket lives as long as the process
+.. . (PATH_DEAD|CTL_LOST|CTL_REMADE) .	path and control socket live as long as the process
 TX A FROZEN T	only after ARMED was lost with a control socket that was made again
 RX A ARM T	only after BACK was lost so
 RX F ARM T	the same
 RX A FALLBACK T	only after the control socket was lost
-RX A KERNEL_EOF K	only if the sender dies between the header of the ring and CUT, which are one step here
+RX A KERNEL_EOF K	only if the sender dies between ring header and CUT, one step here
 RX K CREDIT T	only a peer that says BACK before all is consumed
 '
 if [ -n "$sim" ]; then
@@ -157,7 +160,8 @@ S=$B
 model="${model%bell.pml}rdma.pml"
 both="-DBYTES0=3 -DBYTES1=2 -DCUTS=0 -DRECVS=2 -DACK_EACH=1 -DSENDS=3"
 one="-DBYTES0=4 -DBYTES1=0"
-answer="-DBYTES0=3 -DBYTES1=0 -DCUTS=0 -DRECVS=4 -DACK_EACH=3 -DRING=4 -DCREDIT_EACH=4 -DCOLLECT=9 -DSENDS=9 -DANSWER"
+answer="-DBYTES0=3 -DBYTES1=0 -DCUTS=0 -DRECVS=4 -DACK_EACH=3 -DRING=4 -DCREDIT_EACH=4 -DCOLLECT=9 \
+-DSENDS=9 -DANSWER"
 queue check "flow both ways"       "$both"                                  "$S" ""
 queue check "flow, rewind"         "$one"                                   "$S" ""
 queue check "flow, answered"       "$answer"                                "$S" ""

@@ -15,7 +15,8 @@ rounds = int(rounds)
 
 
 def runs(mode, program):
-    """snippet -> its runs, each a list of lines. The runner names each run in a line "== snippet"."""
+    """snippet -> its runs, each a list of lines. The runner names each run in a line
+    "== snippet"."""
     found, lines = {}, None
     with open(f"{where}/{mode}.{program}", errors="replace") as f:
         for line in f:

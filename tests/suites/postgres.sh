@@ -31,7 +31,8 @@ fetch() {
 	# shellcheck source=/dev/null
 	suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 	mkdir -p "$apt/lists/partial" "$HAVE"
-	printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/%s main\n' \
+	printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] '\
+'http://deb.debian.org/%s main\n' \
 		"debian $suite" "debian $suite-updates" "debian-security $suite-security" \
 		>"$apt/sources.list"
 	opts=(-q -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- \
@@ -106,7 +107,8 @@ installcheck() {
 	fi
 	fast=$("${AS[@]}" env RDMASHIM_STAT_DIR="$TMP/pg/stat.$run" "$TMP/rdmastat" --json --all |
 		python3 -c \
-		'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"], t["bytes"]["shm"], t["counters"]["rewinds"])')
+		'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"],
+			t["bytes"]["shm"], t["counters"]["rewinds"])')
 	say "$run: ends of connections, bytes on shared memory, rewinds: $fast"
 	read -r _ fast _ <<<"$fast"
 	((fast > 10000)) || fail "$run: only $fast bytes on a fast path"

@@ -6,7 +6,8 @@
 rows() {
 	local kinds=" $* "
 	${CC:-cc} -E -P -x c - \
-		-I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' | LC_ALL=C sort
+		-I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' \
+			| LC_ALL=C sort
 #define CALL(ret, name, params, args, where, doc) CALL name
 #define CALLV(name, params, args, where, doc) CALL name
 #define VCALL(ret, name, params, last, args, where, doc) VCALL name
@@ -18,13 +19,18 @@ END
 }
 
 # What may take such an fd, by name ...
-want='read|write|send|recv|poll|select|epoll|accept|connect|close|dup|fcntl|ioctl|sockopt|splice|^tee$|[Ff]ork|exec|spawn'
-want="$want|socket|listen|shutdown|prctl|^syscall$|dprintf|fdopen|freopen|^daemon$|^system$|popen|copy_file|aio_|lio_|pidfd"
-want="$want|^_*clone|getmsg|putmsg|sockname|peername|isastream|fattach|login_tty|^bind|rcmd|sockatmark|isfdtype|uring"
+want='read|write|send|recv|poll|select|epoll|accept|connect|close|dup|fcntl|ioctl|sockopt|splice'
+want="$want|^tee$|[Ff]ork|exec|spawn"
+want="$want|socket|listen|shutdown|prctl|^syscall$|dprintf|fdopen|freopen|^daemon$|^system$|popen"
+want="$want|copy_file|aio_|lio_|pidfd"
+want="$want|^_*clone|getmsg|putmsg|sockname|peername|isastream|fattach|login_tty|^bind|rcmd"
+want="$want|sockatmark|isfdtype|uring"
 want="$want|^_*(bsd_|s|sysv_)?signal$|^_*sig(action|vec|set|ignore|interrupt)$"
 # ... but surely does not: other families of names
-other='^_*(pthread|xdr|svc|svcerr|sem|mq|fts|fts64|re|clnt|authdes|key|posix_spawnattr|posix_spawn_file|rpc|cxa)_'
-other="$other|readdir|readlink|strn?dup|wcsdup|duplocale|^(dl|cat|iconv_)close$|^closedir$|^regexec$|^bind.*domain|^bind_text"
+other='^_*(pthread|xdr|svc|svcerr|sem|mq|fts|fts64|re|clnt|authdes|key'
+other="$other|posix_spawnattr|posix_spawn_file|rpc|cxa)_"
+other="$other|readdir|readlink|strn?dup|wcsdup|duplocale|^(dl|cat|iconv_)close$|^closedir$"
+other="$other|^regexec$|^bind.*domain|^bind_text"
 other="$other|^tcsendbreak$|^__register_atfork$|^_IO_str_init_readonly$"
 
 # Functions that a newer libc than Debian 12's has, and the table too.

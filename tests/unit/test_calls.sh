@@ -41,7 +41,8 @@ if [ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ]; then
 fi
 
 # ---- 2. the library exports exactly the table
-flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -iquote shim -iquote ."
+flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -iquote shim \
+-iquote ."
 so=$work/calls.so
 tools/gen-map.sh > "$work/map"
 $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map" -o "$so" \
@@ -51,7 +52,8 @@ rows CALL VCALL OWN ALIAS > "$work/wrapped"
 # the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers
 # have dlsym to themselves
 { $CC -E -P -x c - \
-	-I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
+	-I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ \
+		address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
 #define CUDA(name, base, flavour, params, args) NAME name
 #define CUDA_WRITER(name, base) NAME name
 #include "cuda/cuda_calls.def"

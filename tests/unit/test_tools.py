@@ -156,7 +156,8 @@ class Tools(base.Rdmastat):
         page = os.path.join(os.path.dirname(RDMASTAT), "../tools/completion/rdmastat.bash")
         env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir,
                    PATH=os.path.dirname(os.path.abspath(RDMASTAT)) + ":" + os.environ["PATH"])
-        line = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rdmastat; printf "%s\\n" "${COMPREPLY[@]}"'
+        line = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rdmastat; ' \
+            'printf "%s\\n" "${COMPREPLY[@]}"'
         out = subprocess.run(["bash", "--norc", "-c", f'. "{page}"; {line}', "bash", *words],
                              env=env, capture_output=True, text=True, timeout=60)
         self.assertEqual((out.returncode, out.stderr), (0, ""))
@@ -185,7 +186,8 @@ class Tools(base.Rdmastat):
         out = self.run_it("bundle", env=env).stdout
         for a in "10.0.0.7", "10.0.0.1", v6:
             self.assertNotIn(a, out)
-        for part in "==== rdmastat doctor", "==== /proc/self/limits", "127.0.0.1:5001", "key_file", "redis-cli":
+        for part in ("==== rdmastat doctor", "==== /proc/self/limits", "127.0.0.1:5001",
+                     "key_file", "redis-cli"):
             self.assertIn(part, out)
         # the same number for the same address, in whatever command, with its port behind it
         n = re.search(r"address-(\d+):443 +address-(\d+):5004", out)
@@ -432,9 +434,11 @@ class Tools(base.Rdmastat):
         for want in ('rdma_link_streams{PROC,device="rxe0",port="1",qpn="17",peer_qpn="18"} 5',
                      'rdma_link_rtt_seconds{PROC,device="rxe0",port="1",qpn="17",peer_qpn="18"} '
                      '0.000012345',
-                     'rdma_link_streams{PROC,device="mlx?5\\"",port="2",qpn="1193046",peer_qpn="6636321"} 1000'):
+                     'rdma_link_streams{PROC,device="mlx?5\\"",port="2",'
+                      'qpn="1193046",peer_qpn="6636321"} 1000'):
             self.assertIn("rdmashim_" + want.replace("PROC",
-                                                     f'pid="{self.pid}",uid="{os.getuid()}",program="srv"') + "\n", text)
+                                                     f'pid="{self.pid}",uid="{os.getuid()}",'
+                                                      'program="srv"') + "\n", text)
         self.assertEqual((text.count("rdma_link_streams{"), text.count("rdma_link_rtt_seconds{")),
                          (3, 2))
 
@@ -466,7 +470,8 @@ class Tools(base.Rdmastat):
             if line.startswith("# TYPE "):
                 names[line.split()[2]] = line.split()[3]
             elif not line.startswith("#"):
-                m = re.fullmatch(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z_]+="(?:[^"\\]|\\.)*")*\})? (\d+(?:\.\d+)?)', line)
+                m = re.fullmatch(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"'
+                                 r'(?:,[a-z_]+="(?:[^"\\]|\\.)*")*\})? (\d+(?:\.\d+)?)', line)
                 self.assertTrue(m, line)
                 self.assertIn(m.group(1), names)
         return names
@@ -477,7 +482,9 @@ class Tools(base.Rdmastat):
         names = self.check_exposition(text)
         self.assertEqual((names["rdmashim_bytes_total"], names["rdmashim_connections_live"]),
                          ("counter", "gauge"))
-        self.assertIn(f'rdmashim_bytes_total{{pid="{s}",uid="{os.getuid()}",program="redis-server",direction="tx",path="shm"}} {900 + (7 << 20)}\n', text)
+        self.assertIn(f'rdmashim_bytes_total{{pid="{s}",uid="{os.getuid()}",'
+                      f'program="redis-server",direction="tx",'
+                      f'path="shm"}} {900 + (7 << 20)}\n', text)
         self.assertIn("rdmashim_processes 2\n", text)
         self.assertRegex(text, rf'rdmashim_tcp_connections{{pid="{s}",.*reason="peer-no-shim"}} '
                          rf'1\n')

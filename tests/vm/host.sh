@@ -125,7 +125,8 @@ counters() {
 		sed -n '/^ *"total":/,$ s/[{,[]/&\n/gp' | awk -F '[] ":,{}]+' '
 	NF < 3 { next }
 	$2 == "reason" { reason = $3; next }
-	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ","; reason = ""; next }
+	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ",";
+		reason = ""; next }
 	!($2 in v) { v[$2] = $3 }
 	END {
 		n = split("connections tcp shm rdma cuts rewinds overflows", key, " ")

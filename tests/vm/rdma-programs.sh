@@ -59,12 +59,15 @@ with_iperf3() {
 with_nginx() {
 	new_port port
 	on "$PEER" eval \
-		"head -c 1000 /dev/zero | tr '\0' x >$TMP/www/1k; for i in {1..40000}; do echo \"line \$i of some text that fills a file\"; done >$TMP/www/2m
+		"head -c 1000 /dev/zero | tr '\0' x >$TMP/www/1k; for i in {1..40000}; do
+			echo \"line \$i of some text that fills a file\"; done >$TMP/www/2m
 	cat >$TMP/nginx.conf <<-END
-	worker_processes 2; daemon off; user root; pid $TMP/nginx.pid; error_log $TMP/nginx-error.log warn;
+	worker_processes 2; daemon off; user root; pid $TMP/nginx.pid;
+	error_log $TMP/nginx-error.log warn;
 	events { worker_connections 200; }
 	http { access_log off; sendfile on; keepalive_requests 100000;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		server { listen $P4:$port; root $TMP/www; } }
 	END"
 	server nginx -c "$TMP"/nginx.conf -e "$TMP"/nginx-error.log
@@ -108,7 +111,8 @@ with_asyncio() {
 	    assert sent.digest() == got.digest(), i
 	async def main():
 	    if sys.argv[1] == "server":
-	        await (await asyncio.start_server(serve, sys.argv[2], int(sys.argv[3]))).serve_forever()
+	        await (await asyncio.start_server(serve, sys.argv[2],
+	        	int(sys.argv[3]))).serve_forever()
 	    await asyncio.gather(*(one(i) for i in range(8)))
 	asyncio.run(main())
 	END
@@ -129,7 +133,8 @@ with_ssh() {
 	new_port port
 	[[ -e $TMP/key ]] || ssh-keygen -q -t ed25519 -N '' -f "$TMP"/key || fail "ssh-keygen"
 	on "$PEER" eval \
-		"mkdir -p -m 755 /run/sshd; rm -f $TMP/host*; ssh-keygen -q -t ed25519 -N '' -f $TMP/host; echo '$(cat "$TMP"/key.pub)' >$TMP/authorized
+		"mkdir -p -m 755 /run/sshd; rm -f $TMP/host*; ssh-keygen -q -t ed25519 -N '' -f \
+$TMP/host; echo '$(cat "$TMP"/key.pub)' >$TMP/authorized
 	cat >$TMP/sshd_config <<-END
 	Port $port
 	ListenAddress $P4
@@ -169,14 +174,18 @@ with_postgres() {
 	[[ -x $bin/initdb ]] || { say "no PostgreSQL"; return; }
 	on "$PEER" test -e "$TMP"/pg/data ||
 		on "$PEER" eval \
-		"mkdir -m 700 $TMP/pg; chown postgres $TMP/pg; $as $bin/initdb -D $TMP/pg/data -A trust -U postgres --no-sync >$TMP/initdb.log 2>&1
-			echo 'host all all 0.0.0.0/0 trust' >>$TMP/pg/data/pg_hba.conf" || fail "initdb: $(on "$PEER" cat "$TMP"/initdb.log)"
+		"mkdir -m 700 $TMP/pg; chown postgres $TMP/pg; $as $bin/initdb -D $TMP/pg/data -A \
+trust -U postgres --no-sync >$TMP/initdb.log 2>&1
+			echo 'host all all 0.0.0.0/0 trust' >>$TMP/pg/data/pg_hba.conf" ||
+				fail "initdb: $(on "$PEER" cat "$TMP"/initdb.log)"
 	new_port port
 	# the library where that user can read it
 	on "$PEER" eval \
-		"mkdir -m 700 $TMP/pgstat; chown postgres $TMP/pgstat; install -m 755 $SHIM $TMP/lib.so"
+		"mkdir -m 700 $TMP/pgstat; chown postgres $TMP/pgstat; install -m 755 $SHIM \
+$TMP/lib.so"
 	[[ -z $(at server) ]] ||
-		env="LD_PRELOAD=$TMP/lib.so RDMASHIM_STAT_DIR=$TMP/pgstat RDMASHIM_LOG_FILE=$TMP/pg/shim.log"
+		env="LD_PRELOAD=$TMP/lib.so RDMASHIM_STAT_DIR=$TMP/pgstat \
+RDMASHIM_LOG_FILE=$TMP/pg/shim.log"
 	# shellcheck disable=SC2086
 	on "$PEER" start srv $as env $env "$bin/postgres" -D $TMP/pg/data -p "$port" -h "$P4" \
 		-k '' -c fsync=off

@@ -58,7 +58,9 @@ scene() {
 scene direct
 on b start middle unshare -n sleep 100000
 on b within 10 eval \
-	'ns=$(readlink /proc/$(pid_of middle)/ns/net) && [[ $ns != "$(readlink /proc/self/ns/net)" ]]' || fail "no network namespace"
+	'ns=$(readlink /proc/$(pid_of middle)/ns/net) &&
+		[[ $ns != "$(readlink /proc/self/ns/net)" ]]' ||
+	fail "no network namespace"
 on b eval "tests/hostile/middle \$(pid_of middle) $port data" || fail "no network"
 for how in same changed longer; do
 	on b eval \

@@ -17,7 +17,8 @@ log_level ${LEVEL:-2}"
 on "$PEER" policy "$rules"
 policy "$rules"
 head -c 3000000 /dev/urandom >"$TMP"/big
-awk 'BEGIN { for (i = 0; i < 2000; i++) { s = ""; for (k = 0; k < 8; k++) s = s (i * 7919 + k * 104729); print "SET key:" i " " s } }' >"$TMP"/load
+awk 'BEGIN { for (i = 0; i < 2000; i++) { s = ""; for (k = 0; k < 8;
+	k++) s = s (i * 7919 + k * 104729); print "SET key:" i " " s } }' >"$TMP"/load
 
 new_port port
 on "$PEER" start srv shim redis-server --port "$port" --bind "$P4" --save "" --dir /tmp \

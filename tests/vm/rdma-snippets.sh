@@ -36,7 +36,7 @@ rdma_networks $A4/32
 earn_bytes 0
 earn_rounds 0
 discovery 60s
-log_level ${LEVEL:-0}"	# each line opens the log's file for a moment, at a number that a snippet may just have closed
+log_level ${LEVEL:-0}"
 # Where the host can read it while it is written: a guest needs minutes for it.
 OUT=$RUN/log/$NAME
 mkdir -p "$OUT"

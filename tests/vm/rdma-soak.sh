@@ -52,7 +52,8 @@ well() {
 # byte $1; have fallen back to TCP.
 came() {
 	tail -c "+$(($1 + 1))" "$TMP/log.cli" 2>/dev/null |
-		awk '/cut over at/ { h[$5 " " $6] = 1 } /back on TCP/ { delete h[$5 " " $6] } END { n = 0; for (k in h) n++; print int(n / 2) }'
+		awk '/cut over at/ { h[$5 " " $6] = 1 } /back on TCP/ {
+			delete h[$5 " " $6] } END { n = 0; for (k in h) n++; print int(n / 2) }'
 }
 went() {
 	tail -c "+$(($1 + 1))" "$TMP/log.cli" |
@@ -138,7 +139,9 @@ for ((i = 0; i < ${#first[@]}; i++)); do
 	((i < 8 && i % 2 == 0)) && slack=$((first[i] > 25600 ? first[i] / 100 : 256))
 	((last[i] <= first[i] + slack)) || fail "figure $i grew from ${first[i]} to ${last[i]}"
 done
-awk '/cut over at/ { if ($0 ~ /at [0-9]+$/ && $NF + 0 <= at[$5 $6] + 0) { print; exit 1 } at[$5 $6] = $NF }' "$TMP/log.cli" || fail "a stream had not moved when it was cut over again"
+awk '/cut over at/ { if ($0 ~ /at [0-9]+$/ && $NF + 0 <= at[$5 $6] + 0) { print;
+	exit 1 } at[$5 $6] = $NF }' "$TMP/log.cli" ||
+		fail "a stream had not moved when it was cut over again"
 ((recovered == losses * STREAMS)) || fail "only $recovered"
 for n in soakcli fly; do kill -TERM "$(pid_of $n)"; done
 finish soakcli 60 || fail "the soak's client: $(output soakcli)"

@@ -38,7 +38,8 @@ large() {
 
 was=$(<"/proc/sys/vm/overcommit_memory") kb=$(<"/proc/sys/vm/overcommit_kbytes") \
 	ratio=$(<"/proc/sys/vm/overcommit_ratio")
-trap 'echo "$was" >/proc/sys/vm/overcommit_memory; echo "$kb" >/proc/sys/vm/overcommit_kbytes; ((kb)) || echo "$ratio" >/proc/sys/vm/overcommit_ratio' EXIT
+trap 'echo "$was" >/proc/sys/vm/overcommit_memory; echo "$kb" >/proc/sys/vm/overcommit_kbytes
+	((kb)) || echo "$ratio" >/proc/sys/vm/overcommit_ratio' EXIT
 enough
 echo 2 >/proc/sys/vm/overcommit_memory
 

@@ -24,8 +24,10 @@ config() {
 		options {
 			directory "$TMP/$1"; pid-file "$TMP/$1.pid"; session-keyfile "$TMP/$1.key";
 			listen-on port $2 { 127.0.0.1; }; listen-on-v6 { none; };
-			recursion no; dnssec-validation no; notify explicit; ixfr-from-differences yes;
-			tcp-clients 100; transfers-in 10; transfers-per-ns 10; max-journal-size unlimited;
+			recursion no; dnssec-validation no; notify explicit;
+			ixfr-from-differences yes;
+			tcp-clients 100; transfers-in 10; transfers-per-ns 10;
+			max-journal-size unlimited;
 			managed-keys-directory "$TMP/$1"; allow-new-zones no; querylog no;
 		};
 		controls { };

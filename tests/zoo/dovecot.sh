@@ -91,7 +91,8 @@ many_mails() {
 	awk -v dir="$1/cur" 'BEGIN { for (i = 0; i < 400; i++) {
 		f = dir "/1700000000." i ".zoo:2,S"
 		printf "From: a@zoo\nSubject: %d\n\n", i >f
-		for (j = 0; j < 2000; j++) print "line " j " of mail " i * 7919 ", made of some words" >f
+		for (j = 0; j < 2000;
+		j++) print "line " j " of mail " i * 7919 ", made of some words" >f
 		close(f)
 	} }'
 	chown -R daemon "$1"

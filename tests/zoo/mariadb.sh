@@ -63,7 +63,8 @@ job() {
 		sql "$one" zoo -e "checksum table sbtest1, sbtest2, sbtest3, sbtest4 extended"
 		sql "$one" zoo -e "select id, k, c, pad from sbtest1 order by id" | sha256sum
 		sql "$one" zoo \
-			-e "create table big (i int primary key, b longblob); create table again like big;
+			-e "create table big (i int primary key, b longblob); create table again \
+like big;
 			insert into big select seq, repeat(md5(seq), 100000) from seq_1_to_8"
 		sql "$one" zoo -e "select i, b from big order by i" | sha256sum
 		client timeout 40 mariadb-dump --no-defaults -h 127.0.0.1 -P "$one" -u root \

@@ -41,17 +41,20 @@ entries() {
 	awk -v n=$ENTRIES 'BEGIN { for (i = 0; i < n; i++) {
 		s = ""
 		for (j = 0; j < i % 50; j++) s = s " word" i * j
-		printf "dn: uid=u%d,dc=zoo\nobjectClass: inetOrgPerson\nuid: u%d\ncn: user %d\n", i, i, i
+		printf "dn: uid=u%d,dc=zoo\nobjectClass: inetOrgPerson\nuid: u%d\ncn: user %d\n",
+			i, i, i
 		printf "sn: %d\ndescription: of%s\n\n", i * 7, s
 	} }'
-	printf 'dn: uid=large,dc=zoo\nobjectClass: inetOrgPerson\nuid: large\ncn: large\nsn: large\n'
+	printf 'dn: uid=large,dc=zoo\nobjectClass: inetOrgPerson\nuid: large\n'\
+'cn: large\nsn: large\n'
 	printf 'jpegPhoto:: '
 	base64 -w 0 <"$TMP/photo"
 	echo
 }
 changes() {
 	awk -v n=$ENTRIES 'BEGIN { for (i = 0; i < n; i += 3)
-		printf "dn: uid=u%d,dc=zoo\nchangetype: modify\nreplace: sn\nsn: new%d\n\n", i, i * 11 }'
+		printf "dn: uid=u%d,dc=zoo\nchangetype: modify\nreplace: sn\nsn: new%d\n\n", i,
+			i * 11 }'
 }
 
 as_root() {

@@ -39,7 +39,8 @@ config() {
 		message_size_limit = 10000000
 		maillog_file = $TMP/queue/maillog
 		maillog_file_prefixes = $TMP
-		import_environment = MAIL_CONFIG MAIL_LOGTAG POSTLOG_SERVICE POSTLOG_HOSTNAME LANG=C $env
+		import_environment = MAIL_CONFIG MAIL_LOGTAG POSTLOG_SERVICE POSTLOG_HOSTNAME \
+LANG=C $env
 		smtp_connection_cache_on_demand = yes
 	END
 	cat >"$TMP/etc/master.cf" <<-END

@@ -73,7 +73,8 @@ job() {
 			"-U daemon%secret --client-protection=sign"; do
 			echo "$how"
 			# shellcheck disable=SC2086
-			smb "get missing; get large; put large up; cd small; mget f*; cd ..; mkdir d; cd d; mput f*" $how
+			smb "get missing; get large; put large up; cd small; mget f*; cd ..; mkdir \
+d; cd d; mput f*" $how
 			sum "$TMP/got/large"
 			sum "$TMP/share/up"
 			cat "$TMP"/got/f* | sha256sum

@@ -44,12 +44,14 @@ done
 		"Linux $(uname -r | cut -d- -f1), $(nproc) processors."
 	echo
 	cat <<-'END'
-		Each program (tests/zoo) did the same work three times: bare, by the default policy, and with
-		every connection upgraded at once, and rewound and cut over again each millisecond. `as bare`:
-		the output of all three was the same, byte for byte, with checksums of what was transferred.
+		Each program (tests/zoo) did the same work three times: bare, by the default
+		policy, and with every connection upgraded at once, and rewound and cut over again
+		each millisecond. `as bare`: the output of all three was the same, byte for byte,
+		with checksums of what was transferred.
 
-		Bytes are what both ends sent and received: on a fast path, of all that was counted. With cuts
-		most bytes go by TCP, as a connection is mostly on its way from one path to the other.
+		Bytes are what both ends sent and received: on a fast path, of all that was
+		counted. With cuts most bytes go by TCP, as a connection is mostly on its way from
+		one path to the other.
 	END
 	echo
 	echo "| program | upgraded (default) | upgraded (cuts) | cuts | result |"

@@ -21,12 +21,15 @@ job() {
 		events { worker_connections 500; }
 		http {
 			access_log off; keepalive_requests 100000;
-			client_body_temp_path $TMP/up; proxy_temp_path $TMP/p; fastcgi_temp_path $TMP/f;
+			client_body_temp_path $TMP/up; proxy_temp_path $TMP/p;
+			fastcgi_temp_path $TMP/f;
 			uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s; client_max_body_size 100m;
 			server {
 				listen 127.0.0.1:$behind; root $TMP/www;
 				location /up { return 200 "\$content_length\n"; }
-				location /put { dav_methods PUT; create_full_put_path on; alias $TMP/up/; }
+				location /put {
+					dav_methods PUT; create_full_put_path on; alias $TMP/up/;
+				}
 			}
 		}
 	END
@@ -34,7 +37,9 @@ job() {
 		vcl 4.1;
 		backend default { .host = "127.0.0.1"; .port = "$behind"; }
 		sub vcl_recv {
-			if (req.url ~ "^/p/") { set req.url = regsub(req.url, "^/p", ""); return (pass); }
+			if (req.url ~ "^/p/") { 
+				set req.url = regsub(req.url, "^/p", ""); return (pass);
+			}
 			if (req.method == "PUT") { return (pipe); }
 		}
 		sub vcl_backend_response { set beresp.do_gzip = false; set beresp.ttl = 1h; }

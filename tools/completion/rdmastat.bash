@@ -17,7 +17,8 @@ _rdmastat_fds() {
 
 _rdmastat() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cmd='' w i
-	local commands="overview conn link listen calls dev qp mr staging why stacks top watch prometheus record report reset doctor bundle policy reasons"
+	local commands="overview conn link listen calls dev qp mr staging why stacks
+		top watch prometheus record report reset doctor bundle policy reasons"
 
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -59,7 +60,9 @@ _rdmastat() {
 	'') mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
 	conn | top) mapfile -t COMPREPLY < \
 		<(compgen \
-		-W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds state established and or not tcp shm rdma client server" -- "$cur") ;;
+		-W "dport sport dst src path tx rx pid fd uid program role
+			reason bytes cuts rewinds state established
+			and or not tcp shm rdma client server" -- "$cur") ;;
 	stacks) mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur") ;;
 	why)	# a colon is a word of its own here
 		if [[ $prev == : || $cur == : ]]; then
@@ -78,7 +81,8 @@ _rdmastat() {
 			<(compgen -W "check explain show keys set unset import" -- "$cur") ;;
 		set | unset) mapfile -t COMPREPLY < \
 			<(compgen \
-			-W "mode key_file rdma_networks rdma_via discovery_dir peer_users $(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
+			-W "mode key_file rdma_networks rdma_via discovery_dir peer_users
+				$(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
 		mode) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$cur") ;;
 		check | import) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		esac ;;

@@ -39,7 +39,8 @@ turns() {
 	for lane in bare off eager blind; do
 		printf '%-34s' \
 			"$(sed -n "s/^$lane //p" "$TMP/rounds" | sort -n |
-			awk '{ v[NR] = $1; unit = $2 } END { printf "%s %s (%s to %s)", v[3], unit, v[1], v[5] }')"
+			awk '{ v[NR] = $1; unit = $2 } END { printf "%s %s (%s to %s)", v[3],
+				unit, v[1], v[5] }')"
 	done
 	echo "five runs each, in turn"
 }
@@ -84,7 +85,8 @@ gloo_in_turn() {
 			echo "$lane" \
 				"$(PORT=$((29600 + k++)) under $lane python3 "$HERE/../gloo.py" \
 				bench 64 100 2>/dev/null |
-				sed -n 's/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
+				sed -n '
+			s/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
 		done
 	done >"$TMP/rounds"
 	python3 - "$TMP/rounds" <<'P'
@@ -97,7 +99,8 @@ mid = {lane: [statistics.median(x) for x in zip(*runs)] for lane, runs in all.it
 bare = mid["bare"]
 for lane in "bare", "off", "eager", "blind":
     b, a = mid[lane]
-    print(("%.1f, %.2f GB/s" % (b, a) + ("" if lane == "bare" else " (%.1fx, %.2fx)" % (b / bare[0], a / bare[1]))).ljust(34), end="")
+    print(("%.1f, %.2f GB/s" % (b, a) + ("" if lane == "bare" else " (%.1fx, %.2fx)" % (b / bare[0],
+        a / bare[1]))).ljust(34), end="")
 print("five runs each, in turn")
 P
 }

@@ -135,7 +135,8 @@ if python3 -c 'import torch' 2>/dev/null; then
 	read -r dev d2d direct < <(taken)
 	echo "gloo:" \
 		"$(tail -n 2 <<<"$out" |
-		tr '\n' ' '); from device memory $dev, to the device without the host $d2d, direct $direct"
+		tr '\n' ' '); from device memory $dev, to the device without the host $d2d, direct \
+$direct"
 	staging_table
 	((dev > 0)) || fail "gloo: the GPU path was not used"
 fi

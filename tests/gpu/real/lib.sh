@@ -64,8 +64,10 @@ for x in s:
 	for w in x["why_not"]:
 		why[w["reason"]] = why.get(w["reason"], 0) + w["bytes"]
 total = sum(x["bytes"] for x in s) or 1
-print("%.1f %% of %d MB copied at %d places by device memory; %s" % (100 * sum(x["taken"] for x in s) / total, total >> 20, len(s),
-	", ".join("%s %.1f %%" % (k, 100 * v / total) for k, v in sorted(why.items(), key=lambda i: -i[1]))))'
+print("%.1f %% of %d MB copied at %d places by device memory; %s" % (
+	100 * sum(x["taken"] for x in s) / total, total >> 20, len(s),
+	", ".join("%s %.1f %%" % (k, 100 * v / total) for k, v in sorted(why.items(),
+		key=lambda i: -i[1]))))'
 }
 # What a user sees of the last run, the largest places.
 staging_table() { rdmastat staging --all | head -n "${1:-24}" | cut -c 1-220; }

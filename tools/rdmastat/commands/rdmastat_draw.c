@@ -71,7 +71,8 @@ static double all(const double *rate)
 /* The hit rate of the last samples, newest at the right. */
 static void sparkline(const struct screen *s)
 {
-	static const char *const bars[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+	static const char *const bars[] = { "▁", "▂", "▃", "▄",
+					      "▅", "▆", "▇", "█" };
 	static const char plain[] = "_.-:=+*#";
 	const char *title = COLS < NARROW ? "hit " : "hit rate  ";
 	int room = COLS - (int)strlen(title), i;
