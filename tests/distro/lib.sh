@@ -20,7 +20,8 @@ make_root() {
 # copy_tree ROOT: this tree, at /src there; what was built there before stays, for make to judge.
 copy_tree() {
 	mkdir -p "$1/src" && find "$1/src" -mindepth 1 -maxdepth 1 ! -name build \
-		-exec rm -rf {} + && tar -c --exclude=./build --exclude=./.git . | tar -x -C "$1/src"
+		-exec rm -rf {} + &&
+		tar -c --exclude=./build --exclude=./.git . | tar -x -C "$1/src"
 }
 
 # within ROOT COMMAND: in the root's /src, with processes of its own, which all end with it, and

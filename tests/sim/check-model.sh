@@ -6,9 +6,9 @@
 # epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
 # and our threads at a child that libc does not make), device.pml (blocks that are taken from a
 # device's snapshot), room.pml (programs that send before they read), zerocopy.pml (blocks that are
-# read by RDMA). --large adds larger forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
-# transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean, 1
-# errors, 77 no spin on this machine.
+# read by RDMA). --large adds larger forms of some: some minutes. SIM, the simulator's binary, is
+# asked for the states, messages and transitions of the machine: those that the verifier has taken
+# must be the same. Exit: 0 clean, 1 errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
 large=false
