@@ -2,7 +2,7 @@
 Whoever takes it over has its memory, and so every thread in it: none may have kept what it gave up.
 sandbox.py PORT HOW [WHERE]
 WHERE: no-root: below a root directory without /proc; no-proc: something else is mounted there."""
-import ctypes, os, socket, struct, subprocess, sys, time
+import ctypes, os, socket, struct, subprocess, sys, threading, time
 
 port, how = int(sys.argv[1]), sys.argv[2]
 where = sys.argv[3] if len(sys.argv) > 3 else ""
@@ -203,6 +203,16 @@ def filter_by_prctl():
 def filter_by_call():
     need(libc.syscall(SECCOMP, 1, 0, PROGRAM), "seccomp")
     return filtered()
+
+
+def several():
+    """Of several threads only the calling one gives something up, and the library's is as before:
+    it must not work on with what one of them has left."""
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    await_threads(3)
+    need(libc.prctl(38, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+    await_threads(3)
+    return lambda: sorted(of_threads("NoNewPrivs")) == [["0"], ["0"], ["1"]]
 
 
 # ---- a connection that is closed before, with bytes that nobody has read ----
