@@ -296,10 +296,8 @@ static bool is_inner(const struct rtattr *info)
 	return is_kind(info, "veth") || is_kind(info, "netkit") || is_kind(info, "tun");
 }
 
-/* What the kernel knows of a neighbour: by its address (`type` NDA_DST), or a bridge by its MAC
- * (NDA_LLADDR). The answer's size, or -errno. */
-static long neighbour(int device, int family, unsigned short type, const void *addr, size_t len,
-		      union route_answer *ans)
+/* Where the packets go next: its MAC. False: it is not known, or has none. */
+static bool hop_of(int device, int family, const void *addr, size_t len, uint8_t mac[6])
 {
 	struct {
 		struct nlmsghdr h;
@@ -307,30 +305,15 @@ static long neighbour(int device, int family, unsigned short type, const void *a
 		char attributes[32];
 	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.n), .nlmsg_type = RTM_GETNEIGH,
 			 .nlmsg_flags = NLM_F_REQUEST },
-		  .n = { .ndm_family = (uint8_t)family } };
+		  .n = { .ndm_family = (uint8_t)family, .ndm_ifindex = device } };
 	struct nlmsghdr *h = (void *)&req;	/* with what follows it */
+	union route_answer ans;
+	const struct rtattr *a;
 	long n;
 
-	if (family == AF_BRIDGE)	/* the other field is for its ports */
-		put_attribute(h, NDA_MASTER, &device, sizeof device);
-	else
-		req.n.ndm_ifindex = device;
-	put_attribute(h, type, addr, len);
-	n = ask(h, ans);
-	if (n < 0)
-		return n;
-	return n < (long)NLMSG_LENGTH(sizeof req.n) || ans->h.nlmsg_type != RTM_NEWNEIGH ? -ENOENT
-											 : n;
-}
-
-/* Where the packets go next: its MAC. False: it is not known, or has none. */
-static bool hop_of(int device, int family, const void *addr, size_t len, uint8_t mac[6])
-{
-	union route_answer ans;
-	long n = neighbour(device, family, NDA_DST, addr, len, &ans);
-	const struct rtattr *a;
-
-	if (n < 0)
+	put_attribute(h, NDA_DST, addr, len);
+	n = ask(h, &ans);
+	if (n < (long)NLMSG_LENGTH(sizeof req.n) || ans.h.nlmsg_type != RTM_NEWNEIGH)
 		return false;
 	a = attribute((const char *)NLMSG_DATA(&ans.h) + NLMSG_ALIGN(sizeof(struct ndmsg)),
 		      n - (long)NLMSG_LENGTH(sizeof(struct ndmsg)), NDA_LLADDR);
@@ -340,21 +323,85 @@ static bool hop_of(int device, int family, const void *addr, size_t len, uint8_t
 	return true;
 }
 
-/* The port of a bridge behind which that one is; 0: not known. */
-static int port_to(int bridge, const uint8_t mac[6])
+#define NOT_ONE (-1)
+
+/* An entry of a bridge's table. *port: of all with that MAC, or NOT_ONE: they differ, or it is a
+ * MAC of the bridge's own, or of a port's, behind which there is nobody. */
+static void note_entry(const struct nlmsghdr *h, int bridge, const uint8_t mac[6], int *port)
+{
+	const struct ndmsg *e = NLMSG_DATA(h);
+	const char *first = (const char *)e + NLMSG_ALIGN(sizeof(*e));
+	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(sizeof(*e));
+	const struct rtattr *a = attribute(first, left, NDA_LLADDR);
+
+	if (h->nlmsg_type != RTM_NEWNEIGH || left < 0 || !a || RTA_PAYLOAD(a) != 6 ||
+	    memcmp(RTA_DATA(a), mac, 6) ||
+	    (number(attribute(first, left, NDA_MASTER)) != bridge && e->ndm_ifindex != bridge))
+		return;
+	if (e->ndm_state & NUD_PERMANENT || e->ndm_ifindex == bridge ||
+	    (*port && *port != e->ndm_ifindex))
+		*port = NOT_ONE;
+	else
+		*port = e->ndm_ifindex;
+}
+
+#define FDB_MESSAGES 256	/* of some 16 KiB: some 50,000 entries */
+
+/* Its whole table: a MAC has an entry in each VLAN, and which of these the packets take is not told
+ * by one question. The last message ends it; without that it is not known. */
+static bool ask_table(int nl, int bridge, const uint8_t mac[6], int *port)
 {
 	union route_answer ans;
-	int port;
+	const struct nlmsghdr *h;
+	long n;
 
-	if (neighbour(bridge, AF_BRIDGE, NDA_LLADDR, mac, 6, &ans) < 0)
+	for (int i = 0; i < FDB_MESSAGES; i++) {
+		n = kernel_answer(nl, &ans, sizeof(ans), 0);
+		for (h = &ans.h; n > 0 && NLMSG_OK(h, (unsigned long)n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == NLMSG_ERROR || h->nlmsg_flags & NLM_F_DUMP_INTR)
+				return false;
+			if (h->nlmsg_type == NLMSG_DONE)
+				return true;
+			note_entry(h, bridge, mac, port);
+		}
+		if (n < 0)
+			return false;
+	}
+	return false;
+}
+
+/* The port of a bridge behind which that one is, in whatever VLAN; 0: not known. */
+static int port_to(int bridge, const uint8_t mac[6])
+{
+	struct {
+		struct nlmsghdr h;
+		struct ifinfomsg i;
+		char attributes[16];
+	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.i), .nlmsg_type = RTM_GETNEIGH,
+			 .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		  .i = { .ifi_family = AF_BRIDGE } };
+	struct nlmsghdr *h = (void *)&req;
+	int nl = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	int port = 0;
+
+	if (nl < 0)
 		return 0;
-	port = ((struct ndmsg *)NLMSG_DATA(&ans.h))->ndm_ifindex;
-	return port == bridge ? 0 : port;
+	put_attribute(h, IFLA_MASTER, &bridge, sizeof bridge);
+	if (sys(SYS_sendto, nl, h, h->nlmsg_len, 0, NULL, 0) < 0 ||
+	    !ask_table(nl, bridge, mac, &port) || port == NOT_ONE)
+		port = 0;
+	fd_internal_close(nl);
+	return port;
 }
 
 #define DEVICES 5	/* one upon the other: VLANs, macvlan, a bridge and its port */
 
-/* `mac`: of the next hop, or NULL. */
+/*
+ * `mac`: of the next hop, or NULL. What can be told is what this namespace has. A bridge that does
+ * not know one port for the next hop, or too many devices: no. Behind a device that is the last one
+ * here nothing can be told: other virtual functions of that card, and other devices upon the same
+ * one as our macvlan or ipvlan, are reached without leaving the host.
+ */
 static int way_out(int device, const uint8_t *mac)
 {
 	struct {
@@ -383,14 +430,17 @@ static int way_out(int device, const uint8_t *mac)
 		info = attribute(first, left, IFLA_LINKINFO);
 		if (is_inner(info))
 			return -EXDEV;
-		if (is_kind(info, "bridge"))
+		if (is_kind(info, "bridge")) {
 			device = mac ? port_to(device, mac) : 0;
-		else
+			if (!device)
+				return -EXDEV;
+		} else {
 			device = attribute(first, left, IFLA_LINK_NETNSID)
 					 ? 0
 					 : number(attribute(first, left, IFLA_LINK));
+		}
 	}
-	return 0;
+	return device > 0 ? -EXDEV : 0;
 }
 
 int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer)

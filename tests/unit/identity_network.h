@@ -115,39 +115,110 @@ START_TEST(tuples)
 END_TEST
 
 /* Where the packets of a connection go: to another namespace of this host by a veth pair, also one
- * with another device upon it, or to a process. */
+ * with another device upon it, or to a process. A bridge must know one port for the next hop; card0
+ * stands for a network card. */
+#define HOP "02:00:00:00:00:01"
+#define MAC_OF(device) "$(ip -br link show " device " | awk '{ print $3 }')"
+
+static int leaves(const char *device, unsigned net, const char *setup)
+{
+	struct sockaddr_in on = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), r;
+	char line[400];
+
+	on.sin_addr.s_addr = htonl(0x0a000001 | net << 8);	/* 10.0.NET.1 */
+	to.sin_addr.s_addr = htonl(0x0a000002 | net << 8);
+	snprintf(line, sizeof(line), "ip link set dev %s up && { ip addr add 10.0.%u.1/24 dev %s "
+		 "2>/dev/null || true; } && ip neigh replace 10.0.%u.2 lladdr %s dev %s && %s",
+		 device, net, device, net, HOP, device, setup);
+	if (!strncmp(device, "tun", 3))
+		snprintf(line, sizeof(line), "ip link set dev %s up && ip addr add 10.0.%u.1/24 "
+			 "dev %s", device, net, device);
+	ck_assert_msg(!system(line), "%s", line);
+	r = identity_leaves_host(fd, (void *)&on, (void *)&to);
+	close(fd);
+	return r;
+}
+
+static bool lacks(const char *make)
+{
+	if (!system(make))
+		return false;
+	fprintf(stderr, "skipped: not root, or no such devices: %s\n", make);
+	return true;
+}
+
 START_TEST(leaves_host)
 {
-	static const char *const make_all =
-		"ip link add out0 type bridge && ip link add link out0 name upon0 type macvlan && "
-		"ip link add veth0 type veth peer name veth1 && ip link set veth1 up && "
-		"ip link add link veth0 name upon1 type macvlan && ip link set veth0 up && "
-		"ip tuntap add tun0 mode tun";
-	static const struct { const char *device, *from, *to; int is; } ways[] = {
-		{ "out0", "10.8.0.1", "10.8.0.2", 0 }, { "upon0", "10.9.0.1", "10.9.0.2", 0 },
-		{ "veth0", "10.10.0.1", "10.10.0.2", -EXDEV }, { "upon1", "10.11.0.1", "10.11.0.2",
-			-EXDEV },
-		{ "tun0", "10.12.0.1", "10.12.0.2", -EXDEV },
+	static const struct {
+		const char *device;
+		unsigned net;
+		int is;
+		const char *setup;
+	} ways[] = {
+		{ "card0", 0, 0, "true" },
+		{ "veth0", 1, -EXDEV, "true" },
+		{ "upon1", 2, -EXDEV, "true" },
+		{ "tun0", 3, -EXDEV, "true" },
+		{ "out0", 4, -EXDEV, "true" },
+		{ "out0", 4, 0, "bridge fdb add " HOP " dev card1 master static" },
+		{ "upon0", 5, 0, "true" },
+		{ "out0", 4, -EXDEV, "ip neigh replace 10.0.4.2 dev out0 lladdr " MAC_OF("out0") },
+		{ "out0", 4, -EXDEV, "ip neigh replace 10.0.4.2 dev out0 lladdr " MAC_OF("card1") },
+		{ "out0", 4, -EXDEV, "ip neigh del 10.0.4.2 dev out0" },
+		{ "out0", 4, 0, "true" },
+		{ "out0", 4, -EXDEV, "bridge fdb replace " HOP " dev veth2 master static" },
+		{ "upon0", 5, -EXDEV, "true" },
 	};
-	struct sockaddr_in on = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
-	char line[128];
+	struct sockaddr_in on = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, to = on;
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	if (unshare(CLONE_NEWNET) || system(make_all) != 0) {
-		fputs("leaves_host is skipped: not root, or no such devices\n", stderr);
+	if (unshare(CLONE_NEWNET) ||
+	    lacks("ip link add out0 type bridge && ip link add link out0 name upon0 type macvlan &&"
+		  "ip link add veth0 type veth peer name veth1 && ip link set veth1 up && "
+		  "ip link add link veth0 name upon1 type macvlan && ip link set veth0 up && "
+		  "ip link add veth2 type veth peer name veth3 && ip link set veth3 up && "
+		  "ip link set veth2 up master out0 && ip tuntap add tun0 mode tun && "
+		  "ip link add card0 type ifb && ip link add card1 type ifb && "
+		  "ip link set card1 up master out0"))
 		return;
-	}
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		snprintf(line, sizeof(line), "ip link set dev %s up && ip addr add %s/24 dev %s",
-			 ways[i].device, ways[i].from, ways[i].device);
-		ck_assert_int_eq(system(line), 0);
-		inet_pton(AF_INET, ways[i].from, &on.sin_addr);
-		inet_pton(AF_INET, ways[i].to, &to.sin_addr);
-		ck_assert_int_eq(identity_leaves_host(fd, (void *)&on, (void *)&to), ways[i].is);
+		int r = leaves(ways[i].device, ways[i].net, ways[i].setup);
+
+		ck_assert_msg(r == ways[i].is, "way %zu, %s, %s: %d", i, ways[i].device,
+			      ways[i].setup, r);
 	}
 	inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
 	/* no way at all */
 	ck_assert_int_lt(identity_leaves_host(fd, (void *)&on, (void *)&to), 0);
 	close(fd);
+}
+END_TEST
+
+/* The proxy's port is in another VLAN than that in which the same MAC is behind the card: which of
+ * the two the packets take need not be known. */
+START_TEST(leaves_host_by_a_vlan)
+{
+	static const struct { int is; const char *setup; } ways[] = {
+		{ -EXDEV, "true" },
+		{ 0, "bridge fdb add " HOP " dev card1 master static vlan 10" },
+		{ 0, "bridge fdb add " HOP " dev card1 master static vlan 1" },
+		{ -EXDEV, "bridge fdb replace " HOP " dev veth2 master static vlan 10" },
+		{ -EXDEV, "bridge fdb del " HOP " dev card1 master static vlan 1" },
+	};
+
+	if (unshare(CLONE_NEWNET) ||
+	    lacks("ip link add out0 type bridge vlan_filtering 1 && "
+		  "ip link add veth2 type veth peer name veth3 && ip link set veth3 up && "
+		  "ip link set veth2 up master out0 && ip link add card1 type ifb && "
+		  "ip link set card1 up master out0 && bridge vlan add dev veth2 vid 10 && "
+		  "bridge vlan add dev card1 vid 10"))
+		return;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		int r = leaves("out0", 6, ways[i].setup);
+
+		ck_assert_msg(r == ways[i].is, "way %zu, %s: %d", i, ways[i].setup, r);
+	}
 }
 END_TEST

@@ -629,6 +629,7 @@ int main(void)
 	tcase_add_loop_test(t, marks, 0, 3);
 	tcase_add_loop_test(t, syn, 0, 4);
 	tcase_add_test(t, leaves_host);
+	tcase_add_test(t, leaves_host_by_a_vlan);
 	tcase_add_test(t, syn_of_the_program);
 	tcase_add_test(t, own_network);
 	tcase_add_test(t, same_names_without_device);
