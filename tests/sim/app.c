@@ -132,11 +132,15 @@ void app_offer(struct world *w, int d, int n)
 	struct dir *x = &w->d[d];
 
 	w->cfg.offer--;
+	if (x->stolen)
+		world_fail(w, FAIL_STRANGER);
+	if (w->cfg.rdma) {
+		pull_offer(w, d, min_int(n + 1, w->cfg.n[d] - (int)x->tx.wr));
+		return;
+	}
 	x->offer = OFFER_OFFERED;
 	x->offer_at = (uint8_t)x->tx.wr;
 	x->offer_n = (uint8_t)min_int(n + 1, w->cfg.n[d] - (int)x->tx.wr);
-	if (x->stolen)
-		world_fail(w, FAIL_STRANGER);
 	world_wake(w, d, true, SLEEP_BELL);
 }
 
@@ -157,7 +161,7 @@ bool app_settle(struct world *w, int d, bool now)
 	return true;
 }
 
-static void see_byte(struct world *w, int d, uint8_t b)
+void app_see(struct world *w, int d, uint8_t b)
 {
 	struct dir *x = &w->d[d];
 
@@ -229,7 +233,7 @@ static void read_tcp(struct world *w, int d, int n)
 
 	n = min_int(n, t->urg && t->urg <= t->rqn ? t->urg - 1 : t->rqn);
 	for (int i = 0; i < n; i++)
-		see_byte(w, d, t->rq[i]);
+		app_see(w, d, t->rq[i]);
 	drop_tcp(t, n);
 	consumed(w, d, n);
 	world_wake(w, d, false, SLEEP_SOCK);
@@ -267,7 +271,7 @@ static void read_ring(struct world *w, int d, int n)
 
 	n = min_int(n, x->ring.landed - (int)x->rx.rd);
 	for (int i = 0; i < n; i++)
-		see_byte(w, d,
+		app_see(w, d,
 			 (w->cfg.rdma ? x->ring.land
 				      : x->ring.buf)[(x->rx.rd + i) % w->cfg.ring_cap]);
 	if (ENV(RECV_COPY) || x->rx.state != CUT_RX_K)
@@ -319,7 +323,9 @@ static void read_path(struct world *w, int d, int n)
 
 	if (x->ring.landed > x->rx.rd) {
 		read_ring(w, d, n);
-	} else if (x->offer == OFFER_OFFERED) {
+	} else if (x->pull.known && !x->ring.dead && x->rx.state == CUT_RX_K) {
+		pull_take(w, d);
+	} else if (!w->cfg.rdma && x->offer == OFFER_OFFERED) {
 		x->offer = OFFER_READING;
 		x->taking = true;
 	} else if (!ENV(OVERFLOW_TCP) && x->tcp.rqn) {
@@ -404,7 +410,7 @@ void app_take_end(struct world *w, int d, int n)
 		return;
 	n = min_int(n, x->offer_n);
 	for (int i = 0; i < n; i++)
-		see_byte(w, d, world_byte(d, x->offer_at + (unsigned)i));
+		app_see(w, d, world_byte(d, x->offer_at + (unsigned)i));
 	x->rx.rd += n;
 	x->ring.rd = (uint8_t)x->rx.rd;
 	x->offer_n = (uint8_t)n;

@@ -275,8 +275,8 @@ queue broken "no return in a READ"               "-DBREAK_RETURN"  "$S" ""
 queue broken "nothing behind an offer"           "-DBREAK_BEHIND"  "$S" ""
 queue broken "the ring before an offer"          "-DBREAK_ORDER"   "$S" ""
 queue broken "the count of an open offer"        "-DBREAK_OPEN"    "$S" ""
-queue broken "the rewind of an offer from C"     "-DBREAK_RESEND"  "$S" ""
-queue broken "the copy behind the fence"         "-DBREAK_ASIDE"   "$S" ""
+queue broken "the rest of an offer that is sent" "-DBREAK_WHOLE"   "$S" ""
+queue broken "the resend from C"                 "-DBREAK_RESEND"  "$S" ""
 if $large; then
 	queue check "blocks that are read by RDMA, larger" "-DBLOCKS=3" "$S" ""
 fi

@@ -59,6 +59,19 @@ struct tcp {
 /* A block in the sender's memory that the reader may take from there (stream_direct.c). */
 enum { OFFER_NONE, OFFER_OFFERED, OFFER_READING, OFFER_READ };
 
+/* The same over RDMA (pull.c). */
+enum { PULL_SAID = 4 };
+struct pull {
+	uint8_t at, n;		/* sender: where in the stream the block is */
+	bool asked, fenced;	/* ... it was withdrawn; nobody can read it any more */
+	uint8_t said[PULL_SAID], n_said;	/* records on their way to the reader */
+	bool answered;		/* one on its way back: TAKEN */
+	uint8_t answer;
+	bool known, withdrawn;	/* reader: what it has heard */
+	uint8_t got;		/* ... bytes that it has read */
+	bool fetched, stale;	/* the READ under way has its byte; that is not the stream's */
+};
+
 /* The ring and its header, in memory that both ends map. */
 struct ring {
 	uint8_t buf[RING_MAX];
@@ -88,6 +101,7 @@ struct dir {
 	uint8_t idle_wakes;	/* the writer was told of room, and there was none */
 	uint8_t offer, offer_n, offer_at;	/* enum; bytes offered, then taken; where in the
 						 * stream */
+	struct pull pull;
 	bool taking;		/* the reader is in the middle of a take, and has its lock */
 	bool stuck;		/* it takes long: the sender has released its own */
 	uint8_t urg_off;	/* where in the stream the urgent byte belongs */
@@ -169,6 +183,7 @@ void world_rst(struct world *w, int d, bool ok);
 void world_reset(struct world *w, int end);
 void world_kill(struct world *w, int i);
 void world_wake(struct world *w, int d, bool reader, int how);
+void world_path_dies(struct world *w);
 
 /* step.c: all enabled steps; doing one. `verbose` prints it. */
 int world_steps(const struct world *w, struct step *out);
@@ -185,6 +200,20 @@ bool app_ring_full(const struct world *w, int d);
 void app_offer(struct world *w, int d, int n);
 void app_take_end(struct world *w, int d, int n);
 bool app_settle(struct world *w, int d, bool now);
+void app_see(struct world *w, int d, uint8_t b);
+
+/* pull.c */
+void pull_offer(struct world *w, int d, int n);
+void pull_withdraw(struct world *w, int d);
+void pull_fence(struct world *w, int d);
+void pull_hear(struct world *w, int d);
+void pull_taken(struct world *w, int d);
+void pull_take(struct world *w, int d);
+void pull_fetch(struct world *w, int d);
+void pull_end(struct world *w, int d, bool well);
+void pull_stop(struct world *w, int d);
+void pull_path_dies(struct world *w);
+void pull_frozen(struct world *w, int d, uint64_t c);
 
 /* main.c: the number of transitions of cut.def that have not happened, and prints them. */
 int table_unseen(void);

@@ -74,17 +74,61 @@ static bool on_tcp(const struct world *w, int i)
 		w->e[1 - i].dead);
 }
 
+static void steps_urgent(const struct world *w, int d, struct list *l)
+{
+	if (w->e[d].urgent && (on_tcp(w, d) || !ENV(URGENT_FALLBACK)) &&
+	    (world_tcp_room(w, d) > 0 || w->d[d].w_err || w->e[1 - d].dead))
+		add(l, S_URGENT_PUT, d);
+}
+
+/* The same over RDMA. */
+static void steps_pull(const struct world *w, int d, struct list *l)
+{
+	const struct dir *x = &w->d[d];
+	const struct pull *p = &x->pull;
+	const struct end *e = &w->e[d], *r = &w->e[1 - d];
+
+	if (x->taking && !p->fetched && !x->ring.dead && !e->dead && !r->dead)
+		add(l, S_PULL_FETCH, d);
+	if (acts(r)) {
+		if (p->n_said)
+			add(l, S_PULL_HEAR, d);
+		if (x->taking && p->fetched)
+			add(l, S_PULL_END, d);
+		if (x->taking && (x->ring.dead || e->dead))
+			add(l, S_PULL_FAIL, d);
+		if (p->known && !x->taking)
+			add(l, S_PULL_STOP, d);
+	}
+	if (!acts(e))
+		return;
+	if (w->cfg.offer && app_can_write(w, d) && cut_tx_on_ring(&x->tx) && !x->ring.dead &&
+	    x->ring.rd == x->tx.wr)
+		add(l, S_OFFER, d);
+	if (x->offer && !p->asked && !p->fenced && !x->ring.dead)
+		add(l, S_PULL_WITHDRAW, d);
+	if (x->offer && !p->fenced && (x->ring.dead || r->stopped || r->dead))
+		add(l, S_PULL_FENCE, d);
+	if (p->answered)
+		add(l, S_PULL_TAKEN, d);
+	steps_urgent(w, d, l);
+}
+
 /* A block that is offered, and what becomes of it. */
 static void steps_offer(const struct world *w, int d, struct list *l)
 {
 	const struct dir *x = &w->d[d];
 	const struct end *e = &w->e[d];
 
+	if (w->cfg.rdma) {
+		steps_pull(w, d, l);
+		return;
+	}
 	if (x->taking && acts(&w->e[1 - d]))
 		add(l, S_TAKE_END, d);
 	if (!acts(e))
 		return;
-	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) &&
+	if (w->cfg.offer && app_can_write(w, d) && cut_tx_on_ring(&x->tx) &&
 	    !x->offer && x->ring.rd == x->tx.wr)
 		add(l, S_OFFER, d);
 	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_READING && x->stuck))
@@ -93,9 +137,7 @@ static void steps_offer(const struct world *w, int d, struct list *l)
 		add(l, S_STUCK, d);
 	if (x->offer == OFFER_READ || (x->offer == OFFER_READING && w->e[1 - d].dead))
 		add(l, S_TAKEN, d);
-	if (e->urgent && (on_tcp(w, d) || !ENV(URGENT_FALLBACK)) &&
-	    (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
-		add(l, S_URGENT_PUT, d);
+	steps_urgent(w, d, l);
 }
 
 static void steps_tx(const struct world *w, int d, struct list *l)
@@ -110,6 +152,12 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 	steps_offer(w, d, l);
 	if (!world_tx_free(w, d))
 		return;
+	/* What the reader has behind a fence is not known yet: all but the path's end waits. */
+	if (x->pull.fenced && ENV(PULL_SETTLE)) {
+		if (acts(e) && !x->w_err && x->ring.dead && !x->path_told_tx)
+			add(l, S_PATH_TX, d);
+		return;
+	}
 	if (acts(e) && !e->exec && !e->urgent && !x->w_closed && !x->w_err && !x->w_mid &&
 	    /* by another thread, perhaps */
 	    (x->stuck || (!x->offer && x->tx.wr == w->cfg.n[d])))
@@ -211,7 +259,7 @@ static void steps_end(const struct world *w, int i, struct list *l)
 		add(l, S_KILL, i);
 	if (c->stop)
 		add(l, S_STOP, i);
-	if (!free)
+	if (!free || (w->d[i].pull.fenced && ENV(PULL_SETTLE)))
 		return;
 	if (c->exec && willing(e) && moved) {
 		add(l, S_EXEC, i);
@@ -527,14 +575,14 @@ static void do_land_late(struct world *w, int d)
 		r->late = r->late_end = 0;
 }
 
-static void do_path_die(struct world *w)
+void world_path_dies(struct world *w)
 {
-	w->cfg.path_death--;
 	for (int d = 0; d < 2; d++) {
 		w->d[d].ring.dead = true;
 		w->d[d].path_told_tx = w->d[d].path_told_rx = false;
 		w->d[d].ring.late = w->d[d].ring.late_end = 0;
 	}
+	pull_path_dies(w);
 }
 
 static void do_mid(struct world *w, struct step s)
@@ -573,6 +621,14 @@ void world_do(struct world *w, struct step s)
 	case S_TAKEN: app_settle(w, i, false); break;
 	case S_STUCK: x->stuck = true; break;
 	case S_OFFER: app_offer(w, i, s.n); break;
+	case S_PULL_WITHDRAW: pull_withdraw(w, i); break;
+	case S_PULL_FENCE: pull_fence(w, i); break;
+	case S_PULL_HEAR: pull_hear(w, i); break;
+	case S_PULL_TAKEN: pull_taken(w, i); break;
+	case S_PULL_FETCH: pull_fetch(w, i); break;
+	case S_PULL_END: pull_end(w, i, true); break;
+	case S_PULL_FAIL: pull_end(w, i, false); break;
+	case S_PULL_STOP: pull_stop(w, i); break;
 	case S_URGENT: do_urgent(w, i); break;
 	case S_URGENT_PUT: do_urgent_put(w, i); break;
 	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
@@ -604,7 +660,7 @@ void world_do(struct world *w, struct step s)
 	case S_PASS: do_exec(w, i, true); break;
 	case S_FORK: w->cfg.fork--; w->e[i].shared = true; fall_back(w, i); break;
 	case S_STOP: w->cfg.stop--; w->e[i].stopped = true; break;
-	case S_PATH_DIE: do_path_die(w); break;
+	case S_PATH_DIE: w->cfg.path_death--; world_path_dies(w); break;
 	case S_CLOSE_ALL: do_close_all(w, i); break;
 	case S_ABORT: do_abort(w, i); break;
 	case STEP_KINDS: break;

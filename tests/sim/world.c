@@ -233,7 +233,9 @@ void world_tx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t o
 	uint8_t from = w->d[d].tx.state;
 	struct cut_out out;
 
-	if (w->d[d].stuck && ENV(OFFER_SETTLE))
+	if (w->cfg.rdma && ev == CUT_EV_FROZEN)
+		pull_frozen(w, d, off);
+	if (w->d[d].stuck && !w->cfg.rdma && ENV(OFFER_SETTLE))
 		app_settle(w, d, true);
 	cut_tx_step(&w->d[d].tx, ev, epoch, off, &out);
 	check_out(w, &out);

@@ -14,13 +14,13 @@
  * Wanted: every byte once and in order, none that was read after send() had returned, none written
  * after recv() has, and no state without a way on.
  *
- * Broken on purpose, each must be found: BREAK_FENCE (a silent peer's offer is given up with its
- * registration), BREAK_WAIT (a withdrawal is not answered for), BREAK_ANSWER (it is answered while
+ * Broken on purpose, each must be found: BREAK_FENCE (the offer to a silent peer is given up as it
+ * is), BREAK_WAIT (a withdrawal is not answered for), BREAK_ANSWER (it is answered while
  * a READ is under way), BREAK_COUNT (a piece counts when its READ is posted), BREAK_FREEZE (the
  * receiver freezes while one is), BREAK_RETURN (recv() returns while one is), BREAK_BEHIND (a
  * record is sent behind an open offer), BREAK_ORDER (an offer is taken before what lies in the
- * ring), BREAK_OPEN (a rewind with an open offer that counts for nothing), BREAK_RESEND (the resend
- * begins where the offer did), BREAK_ASIDE (after the fence send() returns without a copy).
+ * ring), BREAK_OPEN (a rewind in which an open offer counts for nothing), BREAK_WHOLE (one in which
+ * all of it does), BREAK_RESEND (the resend begins at S).
  */
 #ifndef BLOCKS
 #define BLOCKS 2
@@ -42,7 +42,6 @@ chan tcp = [1] of { byte };
 
 /* ---- the sender's */
 byte sending = NOBODY;		/* whose block send() has in hand: its bytes are the stream's */
-bool aside;			/* a copy of it is kept, until the rewind is over */
 byte block, wr;			/* bytes that count as written */
 bool mr;			/* the block is registered */
 bool gone;			/* its queue pair is in error, or no more */
@@ -68,7 +67,6 @@ byte at;			/* which piece it reads */
 #else
 #define MAY_FREEZE (io == IDLE)
 #endif
-#define HAS(o) (sending == (o) / LEN || (aside && block == (o) / LEN))
 
 /* What the devices do. */
 active proctype Devices()
@@ -157,29 +155,36 @@ active proctype Receiver()
 	od
 }
 
-/* [c, wr) by TCP, which the sender has still. */
+/* Of a block that is fenced so much counts as the receiver says. [c, wr) goes by TCP: it lies in
+ * the ring still. */
 inline rewind()
 {
 	do
 	:: ctl_s?DEAD(c)
 	:: ctl_s?FROZEN(c) -> break
 	od;
+	if
+#ifndef BREAK_OPEN
+	:: fenced && c > wr -> assert(c - wr <= left); left = left - (c - wr); wr = c
+#endif
+	:: else
+	fi;
+	fenced = false;
 	assert(c <= wr);
 #ifdef BREAK_RESEND
-	c = was;
+	c = 0;
 #endif
 	do
-	:: c < wr -> assert(c < ring_to || HAS(c)); tcp!c; c++
+	:: c < wr -> assert(c < ring_to); tcp!c; c++
 	:: else -> break
 	od;
-	back = true;
-	aside = false
+	back = true
 }
 
 active proctype Sender()
 {
 	byte left, c, was, ring_to;	/* bytes below it went through the ring, which has them */
-	bool asked;
+	bool asked, fenced;
 
 	do
 	:: block == BLOCKS -> break
@@ -208,32 +213,18 @@ active proctype Sender()
 			:: d_step { !gone && !asked && nfull(records) && left > 0 ->
 				records!RECORD(wr); wr++; ring_to = wr; left-- }
 #endif
-#ifdef BREAK_OPEN
-			:: d_step { !gone -> gone = true; mr = false }
-				break
-#endif
 			/* The fence: the peer is silent, or the path is dead, as somebody says. */
-			:: d_step { true ->
 #ifdef BREAK_FENCE
-				skip;
-#else
+			:: true -> break
+#endif
+			:: d_step { true ->
 				gone = true; mr = false;
+#ifdef BREAK_WHOLE
+				wr = wr + left; left = 0;
 #endif
-				wr = wr + left; left = 0 }
-				/* It stays in send() for the rewind, or keeps a copy. */
-				if
-				:: true
-				:: d_step {
-#ifndef BREAK_ASIDE
-					aside = true;
-#endif
-					sending = NOBODY }
-				fi;
+				fenced = true }
 				ctl_r!REWIND;
 				rewind();
-#ifdef BREAK_FENCE
-				gone = true; mr = false;
-#endif
 				break
 			od
 		/* Or the path dies, or the stream goes home for another reason. */
