@@ -126,7 +126,8 @@ static void ring_up(bool pass, struct input *in)
 		memcpy(m.magic, "rdmashim", 8);
 		for (int i = in ? get8(in) & 3 : 0; i > 0; i--)
 			((uint8_t *)&m)[get8(in) % sizeof m] ^= get8(in);
-		iov.iov_len -= in ? get8(in) % 9 == 8 : 0;
+		/* whole, or its beginning only, as of a holder of another version, or too little */
+		iov.iov_len -= in ? (uint8_t[]){ 0, 0, 0, 0, 0, 1, 80, 81, 1 }[get8(in) % 9] : 0;
 		h.msg_namelen = name_(&un);
 		tcp_pair(true, &theirs, &call, &peer);
 		*cm = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
