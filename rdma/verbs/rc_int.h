@@ -14,6 +14,7 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
+#include "arch/arch.h"
 #include "base/sys.h"
 
 #define RECV_ID     (1ull << 63)
@@ -79,14 +80,22 @@ struct rc {
 	_Atomic bool owes;		/* one of them asked to be acknowledged */
 };
 
-/* Locks: a word and a futex, as everywhere. */
+#define TAKE_SPINS 200
+
+/* Locks: a word and a futex, as everywhere. They are held for a post or a batch of completions,
+ * much shorter than it takes to sleep and be woken: who finds one taken looks some times more. */
 static inline void take(_Atomic uint32_t *l)
 {
 	uint32_t z = 0;
 
-	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire,
-						    memory_order_relaxed))
-		return;
+	for (unsigned i = 0; i <= TAKE_SPINS; i++) {
+		if (atomic_load_explicit(l, memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire,
+							    memory_order_relaxed))
+			return;
+		z = 0;
+		arch_pause();
+	}
 	while (atomic_exchange_explicit(l, 2, memory_order_acquire))
 		sys(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }

@@ -71,7 +71,6 @@ struct verbs {
 #undef VERB
 	/* NULL before rdma-core 34 */
 	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
-	/* NULL before rdma-core 28 */
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int (*req_notify_cq)(struct ibv_cq *, int);
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
