@@ -231,7 +231,7 @@ static const struct small smalls[] = {
 					  .offer = 1 } },
 	{ "rdma, blocks read",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2,
 					  .earn = 1, .fallback = 1, .rdma = 1, .offer = 2 } },
-	{ "rdma, blocks read, path dies", { .one_way = 1, .n = { 3, 0 }, .tcp_cap = 3,
+	{ "rdma, blocks read, path dies", { .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2,
 					    .ring_cap = 1, .earn = 2, .rdma = 1, .offer = 1,
 						    .path_death = 1 } },
 	{ "rdma, blocks read, stop",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 3, .ring_cap = 1,
