@@ -33,3 +33,8 @@ crowd() { run "$how" 200 40 3000 0; }
 job_crowd() { job crowd; }
 policy
 for_modes job_crowd 0
+
+# ... and such that live on for long enough to be upgraded by default.
+lasting() { case $how in poll | epoll) run "$how" 200 600 3000 0 ;; esac; }
+job_lasting() { job lasting; }
+for_modes job_lasting 1000000
