@@ -226,7 +226,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_received(s);
 				ring_rx_open(&s->rcv.ring, a->off);
 			}
-			atomic_store(&s->fallback.late, 0);
+			atomic_store(&s->fallback.late, LATE_NOT);
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
 			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
 			TRACE3(cut, atomic_load(&s->fd), (int)tx, a->off);

@@ -23,6 +23,8 @@ static const struct rule {
 				{ 1000 * MS, 100 * MS, 20 * MS, 0 } },
 	[PATIENCE_START] = { { 30000 * MS, 1000 * MS, 50 * MS, 0 },
 			     { 1000 * MS, 20 * MS, 20 * MS, 100 * MS } },
+	[PATIENCE_EXEC] = { { 30000 * MS, 30000 * MS, 30000 * MS, 0 },
+			    { 1000 * MS, 20 * MS, 20 * MS, 0 } },
 };
 
 /* The store is what has come since then, up to its size. */

@@ -6,13 +6,14 @@
  * end of a rewind, of a copy out of our memory (PATIENCE_CALL). What must be on TCP for a call
  * of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none
  * of this connection's own: the start of a program, the passing of a descriptor, an epoll
- * instance in another (PATIENCE_START). A peer that never does it holds up a thread, and with it
- * all other connections that this serves.
+ * instance in another (PATIENCE_START). exec() loses what is not on TCP by then, so it waits as
+ * long as our own user's processes may take, whatever they have spent (PATIENCE_EXEC). A peer
+ * that never does it holds up a thread, and with it all other connections that this serves.
  *
  * Observes: what was waited in vain, of each user's processes; whether a link had one of those;
  *   since when the link is there.
  * Decides: for how long a call may wait now. A call takes it from a store that fills up by a
- *   twentieth of the time that goes by: for each of the three one for our own user and root, one
+ *   twentieth of the time that goes by: for each of the four one for our own user and root, one
  *   for the other hosts, and one for each other user. Whose links are new has a tenth of the
  *   START's, as who just came to hold us up; an honest one's that stands still, because it is
  *   traced or has no CPU, is mostly there for longer.
@@ -36,7 +37,7 @@ struct link;
 
 /* So long at most, and never longer than `most`, may be waited for the peer of that link now. NULL:
  * it is not known whose the other end is. The link does not go meanwhile (link_read_enter()). */
-enum patience { PATIENCE_CALL, PATIENCE_FALLBACK, PATIENCE_START, PATIENCES };
+enum patience { PATIENCE_CALL, PATIENCE_FALLBACK, PATIENCE_START, PATIENCE_EXEC, PATIENCES };
 uint64_t patience_ns(enum patience for_, const struct link *l, uint64_t most);
 /* So long was waited, and for nothing. */
 void patience_spent(enum patience for_, const struct link *l, uint64_t ns);

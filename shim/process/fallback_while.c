@@ -115,6 +115,12 @@ void stream_fallback_over(struct stream *s, uint32_t gen, bool failed, enum reas
 	errno = e;
 }
 
+/* Only once for each: exec() is tried in each directory in which the program may be. */
+static enum patience for_exec(const struct stream *s)
+{
+	return atomic_load(&s->fallback.late) == LATE_AT_EXEC ? PATIENCE_START : PATIENCE_EXEC;
+}
+
 void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason r)
 {
 	uint64_t since = now_us();
@@ -131,11 +137,14 @@ void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 		struct holders *c = atomic_load(&s->others.holders);
+		enum patience for_ = which ? for_exec(s) : PATIENCE_START;
 
 		if (!c || !holders_has(c, token))
 			continue;
-		if (fork_wait_fallback(s, stream_fallback_by(s, PATIENCE_START, since))) {
-			stream_not_on_tcp(s, PATIENCE_START, since);
+		if (fork_wait_fallback(s, stream_fallback_by(s, for_, since))) {
+			stream_not_on_tcp(s, for_, since);
+			if (which)
+				atomic_store(&s->fallback.late, LATE_AT_EXEC);
 			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
 		} else if (which) {	/* who comes after us would answer nobody */
 			cell_is_fallback(c);

@@ -201,7 +201,8 @@ static uint64_t start_by(struct stream *s, uint64_t since)
 
 static void started(struct stream *s, uint64_t since, uint64_t end, bool late)
 {
-	atomic_store(&s->fallback.late, late);
+	if (!late || end)
+		atomic_store(&s->fallback.late, late ? LATE_AT_START : LATE_NOT);
 	if (late && end)
 		stream_not_on_tcp(s, PATIENCE_START, since);
 }

@@ -6,6 +6,7 @@ HOW: sends     a child that is started with it sends
      half      the same after the peer has closed its own direction
      looks     a child sends whose program is looked for in 100 places first: he is waited for once
      ends      that child closes the direction
+     becomes   the program becomes another one, which sends; the peer goes on after 0.6 s
      received  a process that is none of ours, and gets it by SCM_RIGHTS, sends"""
 import array, os, signal, socket, subprocess, sys, time
 
@@ -57,6 +58,16 @@ def starts(fd, program=sys.executable, **env):
                             close_fds=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **env)
 
 
+def become(c):
+    """It has to wait for the peer: what is not on TCP by then is lost."""
+    subprocess.Popen(["sh", "-c", "sleep 0.6; kill -CONT " + sys.argv[3]])
+    os.execv(sys.executable, [sys.executable, "-S", "-E", "-c", """import os, sys, time
+os.write(int(sys.argv[1]), b"c" * %d)
+time.sleep(1)
+open(sys.argv[2], "w").close()
+time.sleep(1)""" % SECOND, str(c.fileno()), sys.argv[4]])
+
+
 def call():
     c = socket.create_connection(("127.0.0.1", port))
     if how == "received":
@@ -77,6 +88,8 @@ def call():
         assert not c.recv(1)
     c.sendall(b"b" * FIRST)
     os.kill(int(sys.argv[3]), signal.SIGSTOP)
+    if how == "becomes":
+        become(c)
     start = time.monotonic()
     if how == "received":
         ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,

@@ -125,6 +125,23 @@ START_TEST(start)
 }
 END_TEST
 
+/* exec() loses what has not come: our own user's peer is waited for, whatever was before; another
+ * user's for a second, and then hardly. */
+START_TEST(exec)
+{
+	begin();
+	for (enum patience p = 0; p < PATIENCES; p++)
+		for (int i = 0; i < 3; i++)
+			patience_spent(p, &mine, 30 * SECOND);
+	atomic_store(&mine.vain, true);
+	ck_assert_uint_eq(patience_ns(PATIENCE_EXEC, &mine, 30 * SECOND), 30 * SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_EXEC, &theirs, 30 * SECOND), SECOND);
+	patience_spent(PATIENCE_EXEC, &theirs, SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_EXEC, &theirs, 30 * SECOND), 20 * MS);
+	atomic_store(&mine.vain, false);
+}
+END_TEST
+
 /* Another user has his own, whatever his number. */
 START_TEST(each_user)
 {
@@ -135,8 +152,8 @@ START_TEST(each_user)
 			patience_spent(p, &other, 10 * SECOND);
 	}
 	for (enum patience p = 0; p < PATIENCES; p++) {
-		uint64_t whole = p == PATIENCE_CALL ? 80 * MS
-						    : p == PATIENCE_FALLBACK ? SECOND : 100 * MS;
+		uint64_t whole = p == PATIENCE_CALL ? 80 * MS : p == PATIENCE_START ? 100 * MS
+										    : SECOND;
 
 		ck_assert_uint_eq(patience_ns(p, &theirs, 30 * SECOND), whole);
 		ck_assert_uint_le(patience_ns(p, &other, 30 * SECOND), 100 * MS);
@@ -271,6 +288,7 @@ int main(void)
 	tcase_add_test(t, fallback);
 	tcase_add_test(t, start);
 	tcase_add_test(t, no_debts);
+	tcase_add_test(t, exec);
 	tcase_add_test(t, each_user);
 	tcase_add_test(t, many_users);
 	tcase_add_test(t, long_there);
