@@ -112,7 +112,6 @@ enum cut_ev {
 					 * overflow); sticky until the direction is in T */
 	CUT_EV_PATH_DEAD,	/* rdma: the queue pair is gone; shm never                    */
 	CUT_EV_CTL_LOST,	/* control socket gone for good                              */
-	CUT_EV_CTL_REMADE,	/* a new control socket for the same link                     */
 	CUT_EV_MAX
 };
 
@@ -130,9 +129,6 @@ struct cut_tx {
 	uint64_t resend;	/* rs: next byte to resend in R */
 	uint64_t delta;		/* stream offset - TCP offset */
 	uint64_t credit;	/* consumed, as last told */
-	uint32_t last_back_epoch;	/* for CUT_EV_CTL_REMADE in T */
-	uint64_t last_back_off;
-	bool have_back;
 	bool ctl_lost;		/* CUT_EV_CTL_LOST came: a rewind would be a reset */
 };
 

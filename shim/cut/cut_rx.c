@@ -51,16 +51,6 @@ static void rx_armed(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }
 
-static void rx_arm_again(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
-{
-	if (epoch == m->epoch) {
-		say(out, CUT_MSG_ARMED, m->epoch, 0);
-		return;
-	}
-	rx_to_tcp(m, epoch, out);	/* the older epoch's BACK was lost */
-	rx_arm(m, epoch, off, out);
-}
-
 /* BACK while nothing was cut. rd may be beyond E: TCP can be faster than the control socket. */
 static void rx_back_idle(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
@@ -174,28 +164,14 @@ static void rx_frozen_again(struct cut_rx *m, uint32_t epoch, uint64_t off, stru
 	(void)off;
 	if (epoch >= m->epoch)
 		out->bad = true;
-	else if (RULE(FROZEN_AGAIN))
-		rx_say_frozen(m, out);
 	else
-		out->ignored = true;
-}
-
-static void rx_frozen_arm(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
-{
-	if (epoch < m->epoch) {
-		rx_frozen_again(m, epoch, off, out);
-	} else if (RULE(ARM_CLOSES)) {
-		rx_to_tcp(m, epoch, out);
-		rx_arm(m, epoch, off, out);
-	} else {
-		out->ignored = true;
-	}
+		rx_say_frozen(m, out);
 }
 
 static void rx_back_frozen(struct cut_rx *m, uint32_t epoch, uint64_t e, struct cut_out *out)
 {
-	/* Frozen while armed, C may be beyond E: the sender had disarmed, its BACK was lost, it
-	 * went on in TCP, and control was re-made. */
+	/* Frozen while armed, C may be beyond E: the sender had disarmed and gone on in TCP, and
+	 * its BACK was still on its way. */
 	if (m->was_cut && epoch == m->epoch - 1 && e < max64(m->frozen_at, m->cut_at))
 		out->bad = true;
 	else
@@ -231,14 +207,6 @@ static void rx_frozen_lost(struct cut_rx *m, uint32_t epoch, uint64_t off, struc
 	}
 	act(out, CUT_ACT_RESET, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
-}
-
-static void rx_refreeze(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
-{
-	(void)epoch, (void)off;
-	m->ctl_lost = false;
-	if (RULE(REPLAY) && RULE(FROZEN_AGAIN))
-		rx_say_frozen(m, out);
 }
 
 static void rx_eof(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)

@@ -23,9 +23,6 @@ static void tx_to_tcp(struct cut_tx *m, struct cut_out *out)
 /* BACK is said after all bytes below E = wr are in TCP or consumed, and before FIN. */
 static void tx_say_back(struct cut_tx *m, struct cut_out *out)
 {
-	m->have_back = true;
-	m->last_back_epoch = m->epoch;
-	m->last_back_off = m->wr;
 	say(out, CUT_MSG_BACK, m->epoch, m->wr);
 }
 
@@ -266,25 +263,6 @@ static void tx_reset(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_
 	m->ctl_lost = true;
 	act(out, CUT_ACT_RESET, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
-}
-
-/* What the peer may have missed: the one message that the state waits for an answer to. */
-static void tx_replay(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
-{
-	(void)epoch, (void)off;
-	m->ctl_lost = false;
-	if (!RULE(REPLAY)) {
-		out->ignored = true;
-		return;
-	}
-	if (m->state == CUT_TX_A)
-		say(out, CUT_MSG_ARM, m->epoch, 0);
-	else if (m->state == CUT_TX_K)
-		say(out, CUT_MSG_CUT, m->epoch, m->cut_at);
-	else if (m->state == CUT_TX_W)
-		say(out, CUT_MSG_REWIND, m->epoch, 0);
-	else if (m->have_back && RULE(REPLAY_BACK))
-		say(out, CUT_MSG_BACK, m->last_back_epoch, m->last_back_off);
 }
 
 typedef void tx_handler(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out);

@@ -117,10 +117,7 @@ drain
 
 # Transitions of the machine that the model has not, and why.
 not_modelled='
-.. . (PATH_DEAD|CTL_LOST|CTL_REMADE) .	path and control socket live as long as the process
-TX A FROZEN T	only after ARMED was lost with a control socket that was made again
-RX A ARM T	only after BACK was lost so
-RX F ARM T	the same
+.. . (PATH_DEAD|CTL_LOST) .	path and control socket live as long as the process
 RX A FALLBACK T	only after the control socket was lost
 RX A KERNEL_EOF K	only if the sender dies between ring header and CUT, one step here
 RX K CREDIT T	only a peer that says BACK before all is consumed

@@ -40,7 +40,7 @@ struct config {
 	uint8_t edge;		/* both ends read until a short read, then wait for an edge  */
 	uint8_t proxy;		/* a proxy that keeps the addresses, and changes the bytes   */
 	/* budgets of what may happen */
-	uint8_t earn, fallback, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort,
+	uint8_t earn, fallback, kill, breaks, exec, fork, stop, path_death, full_close, abort,
 		claim, bypass, offer, urgent;
 };
 
@@ -112,7 +112,7 @@ struct dir {
 	bool stolen;		/* a stranger was taken for the peer */
 };
 
-enum { CTL_UP, CTL_DOWN, CTL_NEW, CTL_NONE };
+enum { CTL_UP, CTL_DOWN, CTL_NONE };
 
 struct ctl_msg {
 	uint8_t dir, msg, epoch, off;
@@ -138,7 +138,6 @@ struct world {
 	struct dir d[2];	/* d[i]: end i sends, end 1 - i reads */
 	struct end e[2];
 	bool ctl_gone;		/* control lost for good while both live */
-	bool broke;		/* control was lost at least once */
 	bool reset_ok;		/* a reset may be seen from now on */
 	uint8_t fail;		/* enum failure */
 };

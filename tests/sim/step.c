@@ -224,8 +224,6 @@ static bool notice(const struct world *w, int i)
 {
 	const struct end *e = &w->e[i];
 
-	if (e->ctl == CTL_NEW)
-		return true;
 	if (e->ctl == CTL_UP)
 		return e->ctl_closed && !e->qn;
 	return e->ctl == CTL_DOWN && (e->ctl_closed || w->ctl_gone);
@@ -294,12 +292,7 @@ int world_steps(const struct world *w, struct step *out)
 		steps_rx(w, i, &l);
 		steps_end(w, i, &l);
 	}
-	if (both && a->ctl == CTL_DOWN && b->ctl == CTL_DOWN && !w->ctl_gone) {
-		add(&l, S_CTL_MAKE, 0);
-		if (w->cfg.gone)
-			add(&l, S_CTL_GONE, 0);
-	}
-	if (both && w->cfg.breaks && a->ctl != CTL_DOWN && b->ctl != CTL_DOWN)
+	if (both && w->cfg.breaks && !w->ctl_gone)
 		add(&l, S_CTL_BREAK, 0);
 	if (w->cfg.path_death && w->cfg.rdma && !w->d[0].ring.dead)
 		add(&l, S_PATH_DIE, 0);
@@ -394,23 +387,16 @@ static void do_ctl_lost(struct world *w, int i)
 	world_wake(w, i, false, SLEEP_BELL);
 }
 
-static void do_notice(struct world *w, int i)
+/* What was on its way is lost; the ends notice at their own time. */
+static void do_ctl_break(struct world *w)
 {
-	if (w->e[i].ctl != CTL_NEW) {
-		do_ctl_lost(w, i);
-		return;
-	}
-	w->e[i].ctl = CTL_UP;
-	world_tx(w, i, CUT_EV_CTL_REMADE, 0, 0);
-	world_rx(w, 1 - i, CUT_EV_CTL_REMADE, 0, 0);
-}
-
-static void set_ctl(struct world *w, uint8_t view)
-{
+	w->cfg.breaks--;
+	w->ctl_gone = w->reset_ok = true;
 	for (int i = 0; i < 2; i++) {
 		memset(w->e[i].q, 0, sizeof(w->e[i].q));
 		w->e[i].qn = 0;
-		w->e[i].ctl = view;
+		if (w->e[i].ctl == CTL_UP)
+			w->e[i].ctl = CTL_DOWN;
 	}
 }
 
@@ -426,7 +412,7 @@ static void do_exec(struct world *w, int i, bool keeps)
 	w->e[i].exec = true;
 	w->e[i].exec_keeps_ctl = keeps;
 	/* A dead sender's ring cannot be carried over an exec, a lost BACK not be repeated. */
-	if (w->e[1 - i].dead || w->e[1 - i].aborted || (w->broke && !keeps)) {
+	if (w->e[1 - i].dead || w->e[1 - i].aborted || (w->ctl_gone && !keeps)) {
 		w->reset_ok = true;
 		w->d[1 - i].owed = 0;
 	}
@@ -445,7 +431,7 @@ static void do_exec_done(struct world *w, int i)
 		w->d[1 - i].r_err = true;
 	if (e->exec_keeps_ctl)
 		return;
-	if (w->broke)
+	if (w->ctl_gone)
 		w->reset_ok = true;
 	memset(e->q, 0, sizeof(e->q));
 	e->qn = 0;
@@ -640,8 +626,7 @@ void world_do(struct world *w, struct step s)
 	case S_FALSE_ROOM: do_false_room(w, i); break;
 	case S_BYPASS: do_bypass(w, i); break;
 	case S_CLAIM: w->cfg.claim--; x->stolen = true; break;
-	case S_CTL_NOTICE: do_notice(w, i); break;
-	case S_CTL_MAKE: set_ctl(w, CTL_NEW); break;
+	case S_CTL_NOTICE: do_ctl_lost(w, i); break;
 	case S_PATH_TX: x->path_told_tx = true; world_tx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
 	case S_PATH_RX: x->path_told_rx = true; world_rx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
 	case S_RST_SEEN:
@@ -654,8 +639,7 @@ void world_do(struct world *w, struct step s)
 	case S_FALLBACK_TX: w->cfg.fallback--; world_tx(w, i, CUT_EV_FALLBACK, 0, 0); break;
 	case S_FALLBACK_RX: w->cfg.fallback--; world_rx(w, i, CUT_EV_FALLBACK, 0, 0); break;
 	case S_KILL: w->cfg.kill--; world_kill(w, i); break;
-	case S_CTL_BREAK: w->cfg.breaks--; w->broke = true; set_ctl(w, CTL_DOWN); break;
-	case S_CTL_GONE: w->cfg.gone--; w->ctl_gone = w->reset_ok = true; break;
+	case S_CTL_BREAK: do_ctl_break(w); break;
 	case S_EXEC: do_exec(w, i, false); break;
 	case S_PASS: do_exec(w, i, true); break;
 	case S_FORK: w->cfg.fork--; w->e[i].shared = true; fall_back(w, i); break;
@@ -669,7 +653,7 @@ void world_do(struct world *w, struct step s)
 
 void world_print(const struct world *w, struct step s)
 {
-	static const char *const ctl[] = { "up", "down", "new", "none" };
+	static const char *const ctl[] = { "up", "down", "none" };
 
 	printf("%-10s %d x%d ", step_name[s.kind], s.who, s.n);
 	if (s.kind == S_MESSAGE) {
