@@ -12,22 +12,7 @@ scenes_named "$@"
 ulimit -n 4096 2>/dev/null
 (($(ulimit -n) >= 3000)) || skip "only $(ulimit -n) file descriptors"
 
-begin_mode bare
-run_scenes
-mv "$OUT" "$TMP/out.strict"
-run_scenes -l
-[[ -n $SHIM ]] || exit 0
-begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0'
-run_scenes
-differs "at ease" "$TMP/out.strict"
-most_were_cut "at ease" 60	# those of `exclusive` hardly live
-: >"$OUT"
-policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 5ms'
-run_scenes -l
-differs "cut and rewound every 5 ms" "$TMP/out.bare"
-most_were_cut "cut and rewound every 5 ms" 60
-((REWINDS > 2 * CONNS)) || fail "only $REWINDS rewinds"
+as_on_the_kernel 60 || exit 0	# those of `exclusive` hardly live
 
 begin_mode both
 STAT=$TMP/stat.exclusive

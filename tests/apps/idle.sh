@@ -124,7 +124,8 @@ full() {
 	local out
 	policy 'earn_bytes 0' 'earn_rounds 0' 'overflow 10s'
 	shim_env
-	out=$(env "${SHIM_ENV[@]}" SNIP_WAIT_CUT=1 "$B/snippets/epoll_threads" epoll_full_sleeps 2>&1)
+	out=$(env "${SHIM_ENV[@]}" SNIP_WAIT_CUT=1 \
+		"$B/snippets/epoll_threads" epoll_full_sleeps 2>&1)
 	say "$out"
 	[[ $out == *"epoll_full_sleeps: asleep"* ]] ||
 		fail "who waits for room in a full ring does not sleep"

@@ -48,3 +48,26 @@ differs() {
 	diff "$2" "$OUT"
 	BAD=$((BAD + 1))
 }
+
+# as_on_the_kernel PERCENT: the scenes on the kernel alone, at ease, and with a cut and rewind every
+# 5 ms, which may bring an edge without news. At ease so many of their connections are upgraded, and
+# at_ease() looks at more, if there is one. 1: there is no library.
+as_on_the_kernel() {
+	begin_mode bare
+	run_scenes
+	mv "$OUT" "$TMP/out.strict"
+	run_scenes -l
+	[[ -n $SHIM ]] || return 1
+	begin_mode both
+	policy 'earn_bytes 0' 'earn_rounds 0'
+	run_scenes
+	differs "at ease" "$TMP/out.strict"
+	most_were_cut "at ease" "$1"
+	[[ $(type -t at_ease) != function ]] || at_ease
+	: >"$OUT"
+	policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 5ms'
+	run_scenes -l
+	differs "cut and rewound every 5 ms" "$TMP/out.bare"
+	most_were_cut "cut and rewound every 5 ms" 60
+	((REWINDS > 2 * CONNS)) || fail "only $REWINDS rewinds"
+}

@@ -24,6 +24,20 @@
 #include "../../shim/poll/ready_int.h"
 #include "tests/older.h"
 
+/* A program of this one case: its exit status. */
+static int run_case(const char *name, TCase *c)
+{
+	Suite *s = suite_create(name);
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, c);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
+
 #define STREAMS 256
 
 static struct stream streams[STREAMS];

@@ -510,10 +510,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ready");
 	TCase *c = tcase_create("epoll");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(c, 30);
 	tcase_add_test(c, level);
@@ -565,10 +562,5 @@ int main(void)
 	tcase_add_test(c, attention_wakes_sleeper);
 	tcase_add_test(c, cancelled_sleeper);
 	tcase_add_test(c, child_is_plain);
-	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_case("ready", c);
 }

@@ -558,10 +558,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ready_nested");
 	TCase *c = tcase_create("nested");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, level);
@@ -577,10 +574,5 @@ int main(void)
 	tcase_add_loop_test(c, asleep, 0, 2);
 	tcase_add_loop_test(c, unheard, 0, 2);
 	tcase_add_loop_test(c, teams, 0, 10);
-	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_case("ready_nested", c);
 }

@@ -542,10 +542,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ready_poll");
 	TCase *c = tcase_create("poll");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(c, 30);
 	tcase_add_test(c, views);
@@ -572,10 +569,5 @@ int main(void)
 	tcase_add_test(c, no_place_for_bell);
 	tcase_add_test(c, needed);
 	tcase_add_test(c, completion_channel);
-	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_case("ready_poll", c);
 }
