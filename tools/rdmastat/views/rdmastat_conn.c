@@ -47,7 +47,6 @@ NUMBER(shm, by_path(ref, PATH_SHM))
 NUMBER(rdma, by_path(ref, PATH_RDMA))
 NUMBER(cuts, ref->c->cuts)
 NUMBER(rewinds, ref->c->rewinds)
-NUMBER(changes, sat_add(ref->c->cuts, ref->c->rewinds))
 NUMBER(sent, sum(ref->c->tx_bytes))
 NUMBER(received, sum(ref->c->rx_bytes))
 NUMBER(bytes, sat_add(sum(ref->c->tx_bytes), sum(ref->c->rx_bytes)))
@@ -118,7 +117,6 @@ static const struct column cols[] = {
 	  .count = cuts },
 	{ "rewinds", "REWINDS", false, 10, 7, false, "times that a direction went back to TCP",
 	  .count = rewinds },
-	{ "changes", "CHANGES", false, 13, 0, true, "cut-overs and rewinds", .count = changes },
 	{ "reason", "REASON", true, 2, 6, false, "why it is on TCP; - if it is not",
 	  .text = reason },
 	{ "uid", "UID", false, 12, 0, true, "user", .count = uid },
