@@ -90,7 +90,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 	bench-validation deps-counters
 .PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl \
 	soak crowd check-faults
-.PHONY: dist rpm deps-rpm
+.PHONY: dist rpm deps-rpm deb-arm
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
 help:
@@ -102,7 +102,7 @@ help:
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
-	@echo 'make deb, rpm     packages; make dist: the sources'
+	@echo 'make deb, rpm     packages, deb-arm too; make dist: the sources'
 	@echo 'make release      one binary for glibc 2.28 and later, run on four Debians (as root)'
 	@echo 'make docs         generate the reference pages from their tables; make clean'
 	@echo

@@ -43,14 +43,21 @@ uninstall:
 	$(Q)for f in $(man_pages); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
 
 # A Debian package, and one with its debugging symbols, in $(B)/deb. Built from a copy of the tree.
+# deb-arm: by the cross compiler; what that needs is not installed but lies in a sysroot.
 deb: deps-deb
-	$(Q)rm -rf $(B)/deb && mkdir -p $(B)/deb/rdmashim
-	$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar \
-		-x -C $(B)/deb/rdmashim && cp -r tools/packaging/debian $(B)/deb/rdmashim/debian
-	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc \
-		>../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
-	$(Q)rm -rf $(B)/deb/rdmashim
-	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+	$(call deb_in,$(B)/deb,)
+deb-arm: deps-deb deps-arm
+	$(Q)mkdir -p $(B)/arm && tests/arm/sysroot.sh $(B)/arm/sysroot
+	$(call deb_in,$(B)/deb-arm64,SYSROOT=$(abspath $(B)/arm/sysroot),-aarm64 -d)
+define deb_in
+$(Q)rm -rf $(1) && mkdir -p $(1)/rdmashim
+$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar \
+	-x -C $(1)/rdmashim && cp -r tools/packaging/debian $(1)/rdmashim/debian
+$(Q)cd $(1)/rdmashim && env -u MAKEFLAGS -u MAKELEVEL $(2) dpkg-buildpackage $(3) -b -us -uc \
+	>../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
+$(Q)rm -rf $(1)/rdmashim
+$(Q)cd $(1) && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+endef
 
 # The sources of the last commit as a tar, always the same bytes.
 dist_name := rdmashim-$(shell cat VERSION)

@@ -12,15 +12,7 @@ mkdir -p "$A/logs"
 A=$(cd "$A" && pwd) S=$A/sysroot
 
 fail() { echo "check-arm: $*"; exit 1; }
-# Debian's libraries for it, unpacked; nothing of them is run to install them.
-if [[ ! -e $S/usr/include/check.h ]]; then
-	rm -rf "$S"
-	packages=libc6-dev,libjson-c-dev,libibverbs-dev,librdmacm-dev,libunwind-dev,libncurses-dev
-	packages+=,systemtap-sdt-dev,check,libgcc-s1,libnettle8
-	mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$packages" \
-		"${SUITE:-bookworm}" "$S" >"$A/logs/sysroot" 2>&1 ||
-		fail "$(tail -n 3 "$A/logs/sysroot")"
-fi
+said=$(tests/arm/sysroot.sh "$S") || fail "no libraries: $said"
 touch "$A/.deps-check"
 cc="aarch64-linux-gnu-gcc --sysroot=$S"
 programs=()
