@@ -1,8 +1,8 @@
 #!/bin/bash
 # A program starts one child after the other, each of which inherits the socket of a busy
 # connection: that one is not cut and rewound for each of them. It stays on TCP for longer and
-# longer, says why, and is on shared memory again when nobody starts children any more. Meanwhile a
-# child is no news to the background thread.
+# longer, says why, and is on shared memory again when nobody starts children any more. It also says
+# how often the background thread was woken meanwhile.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ $MODES == *both* ]] || skip "it counts cuts: no library, or only at one end"
@@ -50,9 +50,6 @@ job() {
 		"woken: $slept"
 	# both directions, with pauses of 20 ms, 40 ms ... in what is a second or a few
 	((after - before <= 40)) || fail "$((after - before)) rewinds for $CHILDREN children"
-	# ten for each rewind, and two for three children
-	((slept <= 10 * (after - before) + CHILDREN * 2 / 3)) ||
-		fail "the background thread is woken $slept times for $CHILDREN children"
 	[[ $seen == rewound-often ]] || fail "no reason was seen, or another: $(figures)"
 	within 30 fast || fail "it does not leave TCP any more: $(figures)"
 	exec 4>&-
