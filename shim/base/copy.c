@@ -105,7 +105,7 @@ unsigned copy_threads_for(size_t left)
 {
 	unsigned n;
 
-	if (!shim_tunables()->copy_threads || left < (shim_tunables()->copy_least ?: COPY_CALL_MIN))
+	if (left < COPY_CALL_MIN || !shim_tunables()->copy_threads)
 		return 1;
 	n = atomic_load_explicit(&running, memory_order_relaxed);
 	if (n) {
