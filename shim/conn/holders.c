@@ -286,7 +286,7 @@ bool fork_shared(struct stream *s)
 /* Nobody shared it when the caller looked, so whoever wanted it on TCP is gone; whoever forks
  * next finds it cut, and not said to be on TCP. A child that takes no lock may have come since,
  * and it is perhaps its wish that is lost here: hence the second look. */
-bool fork_leaves_fallback(struct stream *s)
+bool fork_may_cut(struct stream *s)
 {
 	struct holders *c = atomic_load(&s->others.holders);
 

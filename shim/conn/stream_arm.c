@@ -118,7 +118,7 @@ bool stream_try_cut(struct stream *s)
 	    !atomic_load(&s->plain.rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->earn.stopped) && !atomic_load(&s->fallback.going) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
-		if (!rx && fork_leaves_fallback(s))
+		if (!rx && fork_may_cut(s))
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	}
 	lock_give(&s->rcv.lock);
@@ -127,7 +127,7 @@ bool stream_try_cut(struct stream *s)
 	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) &&
 	    !stream_pauses(s) && ring_take(s, s->snd.ring.size)) {
 		tx = prepare(s, sync_tx);
-		if (!tx && fork_leaves_fallback(s)) {
+		if (!tx && fork_may_cut(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 		} else if (!had) {

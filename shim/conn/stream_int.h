@@ -284,7 +284,7 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 void stream_fell_back(struct stream *s);	/* this end's direction; s->snd.left_us: when it
 						 * was cut. snd.lock held */
 bool stream_pauses(struct stream *s);		/* it is not cut yet. snd.lock held */
-static inline bool stream_often_fallback(const struct stream *s)
+static inline bool stream_falls_back_often(const struct stream *s)
 {
 	return atomic_load(&s->snd.back_soon) > 1;
 }
@@ -439,7 +439,7 @@ void net_link_settled(struct link *l, enum reason why);	/* a link to another hos
 							 * not be */
 
 /* ---- who else holds the socket: holders.c, fork_touch.c ---- */
-bool fork_leaves_fallback(struct stream *s);	/* is about to be cut; the lock held under which
+bool fork_may_cut(struct stream *s);	/* is about to be cut; the lock held under which
 						 * fork_shared() said no. False: it must not be
 						 * after all */
 bool fork_shared(struct stream *s);	/* another live process holds it */

@@ -37,7 +37,7 @@ bool stream_pauses(struct stream *s)
 {
 	if (now_us() >= s->earn.next_us)
 		return false;
-	if (stream_often_fallback(s) && atomic_load(&s->row->reason) != REASON_OVERFLOW)
+	if (stream_falls_back_often(s) && atomic_load(&s->row->reason) != REASON_OVERFLOW)
 		stat_row_reason(s->row, REASON_REWOUND);
 	return true;
 }

@@ -258,7 +258,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 }
 
 /* From a link that ends because of its peer's user. He may ask for the path again and again. */
-static void make_fall_back(struct stream *s)
+static void send_to_tcp(struct stream *s)
 {
 	if (atomic_load(&s->earn.stopped) != REASON_OTHER_USER)
 		rv_policy(s);
@@ -293,10 +293,10 @@ static void rest(struct stream *s)
 {
 	uint8_t mode = atomic_load(&s->mode), to = MODE_ATTACHED;
 
-	if (mode != MODE_TCP_FOR_NOW && (mode != MODE_ATTACHED || !stream_often_fallback(s)))
+	if (mode != MODE_TCP_FOR_NOW && (mode != MODE_ATTACHED || !stream_falls_back_often(s)))
 		return;
 	stream_lock(s);
-	if (stream_often_fallback(s) && all_is_tcp(s) && waits(s))
+	if (stream_falls_back_often(s) && all_is_tcp(s) && waits(s))
 		to = MODE_TCP_FOR_NOW;
 	mode = to == MODE_TCP_FOR_NOW ? MODE_ATTACHED : MODE_TCP_FOR_NOW;
 	if (atomic_load(&s->link) && atomic_compare_exchange_strong(&s->mode, &mode, to)) {
@@ -411,7 +411,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	if (atomic_load(&l->state) == LINK_DEAD || s->fallback.unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	if (atomic_load(&l->distrusted))
-		make_fall_back(s);
+		send_to_tcp(s);
 	rest(s);
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);

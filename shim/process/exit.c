@@ -43,7 +43,7 @@ static bool on_the_way(struct stream *s, bool all, bool *ret_silent)
 
 /* What this process has on fast paths, and others need after it, falls back: `all`, or what a wire
  * carries and what other processes hold. */
-static void make_fall_back(bool all)
+static void send_to_tcp(bool all)
 {
 	uint64_t end;
 	bool mine = (all || paths_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
@@ -68,8 +68,8 @@ static void make_fall_back(bool all)
 
 /* The kernel delivers what it holds after the process has gone; a wire goes with it. And a
  * child that goes on with a socket, as one does that has become a daemon, finds it on TCP. */
-void exit_fallback(void) { make_fall_back(false); }
-void exit_fallback_all(void) { make_fall_back(true); }
+void exit_fallback(void) { send_to_tcp(false); }
+void exit_fallback_all(void) { send_to_tcp(true); }
 
 static bool any_closed(void)
 {
@@ -90,7 +90,7 @@ void streams_closed(void)
 {
 	uint64_t end = now_us() + EXIT_US;
 
-	make_fall_back(true);
+	send_to_tcp(true);
 	while (any_closed() && loop_running() && now_us() < end)
 		event_wait(&stream_steps, event_look(&stream_steps), now_ns() + SILENT_NS);
 }

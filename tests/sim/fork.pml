@@ -143,7 +143,7 @@ end:	do
 	:: atomic { holds(P) && !shut && path == TCP && cuts < 2 && may_cut ->
 		cuts++; path = PATH;
 #ifndef BREAK_CLEAR
-		want = false; on_tcp = false	/* fork_leaves_fallback() */
+		want = false; on_tcp = false	/* fork_may_cut() */
 #endif
 		}
 	:: atomic { alive[P] && path == GOING -> path = TCP }

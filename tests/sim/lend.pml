@@ -1,7 +1,7 @@
 /*
  * child_holds.pml - Promela twin of a stream that is held by children that run no handlers and
  * take no lock (shim/process/fork.c: fork_child_holds(), ask_parent(), fork_check_requests();
- * shim/conn/holders.c: fork_leaves_fallback(); shim/conn/stream_arm.c: stream_try_cut()).
+ * shim/conn/holders.c: fork_may_cut(); shim/conn/stream_arm.c: stream_try_cut()).
  * fork.pml has those that do.
  *
  * Children come one after the other, as those of vfork do; each asks and uses the socket, twice
@@ -55,7 +55,7 @@ proctype Children() {
 proctype Background() {
 end:	do
 	:: path == TCP && cuts < 3 && !in ->	/* and all else that a cut takes: prepare() */
-		want = false;			/* fork_leaves_fallback() */
+		want = false;			/* fork_may_cut() */
 		on_tcp = false;
 		if
 #ifndef BREAK_LOOK

@@ -80,7 +80,7 @@ void device_detach(struct stream *x) { (void)x; }
 void direct_forget(struct stream *x) { (void)x; }
 bool direct_read_over(struct stream *x, bool all) { (void)x, (void)all; return true; }
 bool fork_shared(struct stream *x) { (void)x; return false; }
-bool fork_leaves_fallback(struct stream *x) { (void)x; return true; }
+bool fork_may_cut(struct stream *x) { (void)x; return true; }
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 {
 	if (ok)
