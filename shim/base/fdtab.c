@@ -120,15 +120,11 @@ static long fd_limit(void)
 #define LIMIT_LEAST 64
 static long share_of(long limit) { return limit < LIMIT_LEAST ? 0 : limit / 8; }
 
-/* One that is laid by is beyond the share: at the least limit a connection needs all of that. */
-static _Atomic long laid_by;
-static long room_for(long limit) { return share_of(limit) + atomic_load(&laid_by); }
-
 bool fd_may_make(void) { return atomic_load(&internals) > 0 || share_of(fd_limit()) > 0; }
 
 long fd_share_left(void)
 {
-	long left = room_for(fd_limit()) - atomic_load(&internals);
+	long left = share_of(fd_limit()) - atomic_load(&internals);
 
 	return left > 0 ? left : 0;
 }
@@ -137,7 +133,7 @@ long fd_share_left(void)
  * small. */
 static int internal_base(long limit)
 {
-	long base = limit - (limit / 8 > 8 ? limit / 8 : 8) - 1;	/* and one laid by */
+	long base = limit - (limit / 8 > 8 ? limit / 8 : 8);
 
 	if (base > 8192)
 		base = 8192;
@@ -168,7 +164,7 @@ static int place(int fd, bool counted)
 	long n, had = atomic_fetch_add(&internals, 1);
 	bool ok;
 
-	if (had >= room_for(limit) && (counted || !had)) {
+	if (had >= share_of(limit) && (counted || !had)) {
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}
@@ -207,7 +203,7 @@ int fd_internal_made(int fd, bool counted)
 
 int fd_moment(int fd) { return move(fd, false); }
 
-bool fd_may_keep(void) { return atomic_load(&internals) <= room_for(fd_limit()); }
+bool fd_may_keep(void) { return atomic_load(&internals) <= share_of(fd_limit()); }
 
 int fd_internal_keep(int fd)
 {
@@ -254,21 +250,6 @@ int fd_internal_dup(int fd)
 }
 
 int fd_internal_place(int fd) { return place(fd, false); }
-
-int fd_lay_by(int fd)
-{
-	int n = place(fd, false);
-
-	if (n >= 0)
-		atomic_store(&laid_by, 1);
-	return n;
-}
-
-void fd_give_up(int fd)
-{
-	atomic_store(&laid_by, 0);
-	fd_internal_close(fd);
-}
 
 /* ---- what is closed apart ---- */
 

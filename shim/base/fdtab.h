@@ -122,10 +122,6 @@ int fd_internal_dup(int fd);
 void fd_internal_close(int fd);
 /* A high number of ours for a file that has a low one, also beyond the share. The lock is held. */
 int fd_internal_place(int fd);
-/* The same, of one number at most that does not count in the share, and its end. The lock is held
- * for the first. */
-int fd_lay_by(int fd);
-void fd_give_up(int fd);
 
 /*
  * What only closer.c closes: sockets, and all else. One of ours, or a number that the kernel has

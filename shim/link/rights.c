@@ -210,7 +210,7 @@ static void have_spare(void)
 
 	if (atomic_load(&spare) >= 0 || !b)
 		return;
-	fd = fd_lay_by(b->fd);
+	fd = fd_internal_place(b->fd);
 	atomic_store(&spare_given, fd < 0);
 	atomic_store(&spare, fd < 0 ? -1 : fd);
 }
@@ -227,7 +227,7 @@ void rights_after_fork(void)
 	int fd = atomic_exchange(&spare, -1);
 
 	if (fd >= 0)
-		fd_give_up(fd);
+		fd_internal_close(fd);
 }
 
 static const struct cmsghdr *passed(struct msghdr *h)
@@ -253,7 +253,7 @@ static long look(int sock, struct msghdr *h)
 	if (fd < 0)
 		return r;
 	atomic_store(&spare_given, true);
-	fd_give_up(fd);
+	fd_internal_close(fd);
 	h->msg_controllen = room;
 	return sys(SYS_recvmsg, sock, h, flags);
 }
