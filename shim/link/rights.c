@@ -202,13 +202,15 @@ static int keep(int low, bool *ret_known)
 static _Atomic int spare = -1;
 static _Atomic bool spare_given;
 
-/* The lock is held. */
+#define FEW 16
+
+/* Not of a share that has hardly enough for links. The lock is held. */
 static void have_spare(void)
 {
 	struct bell *b = loop_bell();
 	int fd;
 
-	if (atomic_load(&spare) >= 0 || !b)
+	if (atomic_load(&spare) >= 0 || !b || fd_share_left() < FEW)
 		return;
 	fd = fd_internal_place(b->fd);
 	atomic_store(&spare_given, fd < 0);
