@@ -106,13 +106,14 @@ is "a log of root's own: lines" "$(wc -l <"$TMP/mine.log")" 1
 
 # ---- the lock of a policy's directory, kept by him
 mkdir -m 755 "$TMP/locked" && echo 'mode on' >"$TMP/locked/conf" && chmod 644 "$TMP/locked/conf"
-him flock -x "$TMP/locked" sleep 60 &
-keeper=$!
+mkfifo "$TMP/keeps"
+him flock -x "$TMP/locked" cat <"$TMP/keeps" &
+exec 9>"$TMP/keeps"
 locked() { ! flock -n -x "$TMP/locked" true; }
 within 10 locked || fail "he does not get the lock"
 timeout -s KILL 10 "$R" policy set -f "$TMP/locked/conf" mode off >"$TMP/out" 2>"$TMP/err"
 is "an edit while he keeps the lock: status, file" "$?, $(<"$TMP/locked/conf")" "0, mode off"
-kill "$keeper"
+exec 9>&-
 
 # ---- the counter directory's name, taken by him
 him mkdir -m 700 /dev/shm/rdmashim.0
