@@ -210,7 +210,10 @@ static void have_spare(void)
 	struct bell *b = loop_bell();
 	int fd;
 
-	if (atomic_load(&spare) >= 0 || !b || fd_share_left() < FEW)
+	if (atomic_load(&spare) >= 0)
+		return;
+	atomic_store(&spare_given, true);	/* the next record looks again */
+	if (!b || fd_share_left() < FEW)
 		return;
 	fd = fd_internal_place(b->fd);
 	atomic_store(&spare_given, fd < 0);

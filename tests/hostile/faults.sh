@@ -114,29 +114,35 @@ holds() {
 		n=$((n + 1))
 		[[ $rest == */memfd:* ]] && kb=$((kb + (16#${range#*-} - 16#${range%-*}) / 1024))
 	done <"/proc/$p/maps"
-	echo "$(find "/proc/$p/fd" -mindepth 1 | wc -l) $kb $n"
+	echo "$(find "/proc/$p/fd" -mindepth 1 | wc -l) $kb $n" \
+		"$(find "/proc/$p/fd" -mindepth 1 -lname '*timerfd*' | wc -l)"
 } 2>/dev/null
 
 # No more than one end held in a run without faults; a link that was never proven goes after three
-# seconds, a silent caller after two.
+# seconds, a silent caller after two. A thread that has waited once keeps its bell, a timerfd that
+# both ends hold, and whether one has is chance: one more at both is none that was left.
 declare -A LIMIT=()
-no_more() {
-	local h=() limit
+no_more() {	# PID ROLE, and the other end's
+	local h=() limit o=() others
 	read -ra h < <(holds "$1")
-	((${#h[@]} == 3)) || return 0	# it has ended
+	((${#h[@]} == 4)) || return 0	# it has ended
 	HELD="${h[*]}"
 	read -ra limit <<<"${LIMIT[$SCENE.$2]}"
+	read -ra o < <(holds "$3")
+	read -ra others <<<"${LIMIT[$SCENE.$4]-}"
+	((${#o[@]} == 4 && ${#others[@]} == 4 && h[3] == limit[3] + 1 &&
+		o[3] == others[3] + 1)) && limit[0]=$((limit[0] + 1))
 	((h[0] <= limit[0] && h[1] <= limit[1] && h[2] <= limit[2] + 8))
 }
-left_over() {
+left_over() {	# NAME PID ROLE, and the other end's
 	if [[ -z ${LIMIT[$SCENE.$3]-} ]]; then
 		within 5 steady "$2"
 		LIMIT[$SCENE.$3]=$HELD
 		return
 	fi
-	within 5 no_more "$2" "$3" && return
-	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault" \
-		"${LIMIT[$SCENE.$3]}:" \
+	within 5 no_more "$2" "$3" "$4" "$5" && return
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings, timerfds)," \
+		"without a fault ${LIMIT[$SCENE.$3]}:" \
 		"$(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' |
 		sort | uniq -c | tr -s ' \n' ' ')"
 	rc=1
@@ -173,8 +179,9 @@ run() {
 	# shellcheck disable=SC2086
 	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "${WITH[@]}" \
 		"${ask[@]}"
-	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" \
-		client; within 5 ends "$PID" || stacks "$name" "$PID"; }
+	within 25 rests "$PID" && { left_over "$name" "$srv" server "$PID" client
+		left_over "$name" "$PID" client "$srv" server
+		within 5 ends "$PID" || stacks "$name" "$PID"; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
@@ -407,7 +414,7 @@ if [[ -n $TABLE ]]; then
 fi
 run plain fast-path-only "" ""
 say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]}" \
-	"(descriptors, kB of links, mappings)"
+	"(descriptors, kB of links, mappings, timerfds)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
