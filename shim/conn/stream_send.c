@@ -511,11 +511,69 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 
 /* ---- sendfile: the file is read straight into the ring ---- */
 
-/* One chunk into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. snd.lock held. */
-static long file_chunk(struct stream *s, int in_fd, int64_t *off, size_t want, bool nonblock)
+#define FILE_PART 8192
+
+/* A call of sendfile(). Under the lock only what is in memory is read, for a file may be one whose
+ * bytes never come; the others are fetched without it. */
+struct file {
+	int fd;
+	bool own_place;		/* the file's own, which is moved by what was sent */
+	bool absent;		/* the next bytes are to be fetched */
+	int64_t at, told;	/* the next one's place; where the file's own is */
+	size_t n, done;
+	uint32_t from, held;	/* fetched: of part[] */
+	char part[FILE_PART];
+};
+
+/* Without the lock. Count, 0 = end of file, -errno. */
+static long file_fetch(struct file *f)
 {
+	size_t left = f->n - f->done;
+	long r = sys(SYS_pread64, f->fd, f->part, left < FILE_PART ? left : FILE_PART, f->at);
+
+	f->absent = false;
+	f->from = 0;
+	f->held = r > 0 ? (uint32_t)r : 0;
+	return r;
+}
+
+static void file_moved(struct file *f, size_t n)
+{
+	f->at += (int64_t)n;
+	f->done += n;
+}
+
+/* Without the lock: another reader of the file's own place may have its lock. */
+static void file_tell_place(struct file *f)
+{
+	if (f->own_place && f->told != f->at)
+		sys(SYS_lseek, f->fd, f->at, SEEK_SET);
+	f->told = f->at;
+}
+
+/* Up to n bytes to `to`. Count, or -EAGAIN: they are absent, or there are none. */
+static long file_get(struct file *f, char *to, size_t n)
+{
+	struct iovec v = { to, n };
+	long r;
+
+	if (f->held) {
+		n = n < f->held ? n : f->held;
+		memcpy(to, f->part + f->from, n);
+		f->from += (uint32_t)n;
+		f->held -= (uint32_t)n;
+		return (long)n;
+	}
+	r = sys(SYS_preadv2, f->fd, &v, 1, f->at, 0, RWF_NOWAIT);
+	f->absent = r <= 0;
+	return r > 0 ? r : -EAGAIN;
+}
+
+/* One chunk into the ring. Count, -EAGAIN = no room or absent, -errno. snd.lock held. */
+static long file_chunk(struct stream *s, struct file *f, bool nonblock)
+{
+	size_t n, want = f->n - f->done;
 	uint64_t pos, room;
-	size_t n;
 	long r;
 
 	if (s->direct.stuck || s->direct.done)
@@ -531,14 +589,10 @@ static long file_chunk(struct stream *s, int in_fd, int64_t *off, size_t want, b
 	n = want < room ? want : room;
 	if (n > s->snd.ring.size - pos)
 		n = s->snd.ring.size - pos;
-	if (off)
-		r = sys(SYS_pread64, in_fd, s->snd.ring.buf + pos, n, *off);
-	else
-		r = sys(SYS_read, in_fd, s->snd.ring.buf + pos, n);
-	if (r <= 0)
+	r = file_get(f, (char *)s->snd.ring.buf + pos, n);
+	if (r < 0)
 		return r;
-	if (off)
-		*off += r;
+	file_moved(f, (size_t)r);
 	ring_tx_publish(&s->snd.ring, (uint64_t)r);
 	s->snd.cut.wr += (uint64_t)r;
 	count(&s->moves.fast_bytes[0], (size_t)r);
@@ -572,40 +626,35 @@ static int falls_back(struct stream *s)
 	return -EAGAIN;
 }
 
-/* What is left of n bytes into the ring, *done counts them. As file_chunk(). snd.lock held. */
-static long file_by_ring(struct stream *s, int in_fd, int64_t *off, size_t n, size_t *done,
-			 bool nonblock)
+/* What is left of it into the ring. As file_chunk(). snd.lock held. */
+static long file_by_ring(struct stream *s, struct file *f, bool nonblock)
 {
 	long r;
 
-	do {
-		r = file_chunk(s, in_fd, off, n - *done, nonblock);
-		if (r > 0)
-			*done += (size_t)r;
-	} while (*done < n && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
+	do
+		r = file_chunk(s, f, nonblock);
+	while (f->done < f->n && (r > 0 || (r == -EAGAIN && nonblock && !f->absent &&
+					    !ring_still_full(s))));
 	return r;
 }
 
-/*
- * The same by TCP. The kernel's sendfile would block under the lock: it has no flag for that. The
- * socket's own flag decides, so a blocking one gets a bounded chunk when it is writable.
- */
-static long file_by_tcp(struct stream *s, int fd, int in_fd, int64_t *off, size_t n, size_t *done,
-			bool nonblock)
+/* The fetched part by TCP: the kernel's sendfile would wait for the file under the lock. As
+ * file_chunk(). */
+static long file_by_tcp(struct stream *s, int fd, struct file *f)
 {
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	struct timespec zero = { 0, 0 };
-	size_t left = n - *done;
 	long r;
 
-	if (!nonblock && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) <= 0)
+	f->absent = !f->held;
+	if (f->absent)
 		return -EAGAIN;
-	r = sys(SYS_sendfile, fd, in_fd, off, !nonblock && left > 4096 ? 4096 : left);
+	r = sys(SYS_sendto, fd, f->part + f->from, f->held, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 	if (r <= 0)
 		return r;
+	f->from += (uint32_t)r;
+	f->held -= (uint32_t)r;
+	file_moved(f, (size_t)r);
 	s->snd.cut.wr += (uint64_t)r;
 	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
-	*done += (size_t)r;
 	return r;
 }
 
@@ -619,54 +668,83 @@ static ssize_t send_other_file(struct stream *s, int fd, int in_fd, int64_t *off
 	return r ? r : sys(SYS_sendfile, fd, in_fd, off, n);
 }
 
-ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t n)
+/* One attempt. As file_chunk(). snd.lock held. */
+static long send_some_file(struct stream *s, int fd, struct file *f, bool nonblock)
+{
+	long r = tx_trouble(s);
+
+	if (r)
+		return r;
+	if (cut_tx_on_ring(&s->snd.cut) && ring_ready(s))
+		return file_by_ring(s, f, nonblock);
+	if (cut_tx_on_tcp(&s->snd.cut))
+		return file_by_tcp(s, fd, f);
+	return -EAGAIN;
+}
+
+static ssize_t send_file(struct stream *s, int fd, struct file *f)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	struct call call = { .mark = signals_mark() };
-	size_t done = 0;
 
-	if (!plain_file(in_fd))
-		return send_other_file(s, fd, in_fd, off, n);
-	if (n > 0x7ffff000)
-		n = 0x7ffff000;
 	for (;;) {
-		bool nonblock, ring, tcp;
+		bool nonblock;
 		long r;
 
 		lock_take(&s->snd.lock);
 		if (!stream_still_named(s, gen, &fd)) {
 			lock_give(&s->snd.lock);
-			return done ? (ssize_t)done : -EBADF;
+			return f->done ? (ssize_t)f->done : -EBADF;
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
-		r = tx_trouble(s);
-		ring = !r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s);
-		tcp = !r && !ring && cut_tx_on_tcp(&s->snd.cut);
-		if (ring)
-			r = file_by_ring(s, in_fd, off, n, &done, nonblock);
-		else if (tcp)
-			r = file_by_tcp(s, fd, in_fd, off, n, &done, nonblock);
-		else if (!r)
-			r = -EAGAIN;
+		r = send_some_file(s, fd, f, nonblock);
 		lock_give(&s->snd.lock);
-		/* The end of the file, or an offset that no file there can have: a call that
-		 * moves nothing says which. */
-		if (ring && !done && (!r || !n))
-			return sys(SYS_sendfile, fd, in_fd, off, 0);
-		if ((ring || tcp) && (!r || done == n))
-			return (ssize_t)done;
-		if (tcp && r > 0 && !nonblock)
+		file_tell_place(f);
+		if (f->done == f->n)
+			return (ssize_t)f->done;
+		if (f->absent) {
+			r = file_fetch(f);
+			/* the end of the file, or a place that no file there can have */
+			if (!r && !f->done)
+				r = sys(SYS_sendfile, fd, f->fd, &(int64_t){ f->at }, 0);
+			if (r <= 0)
+				return f->done ? (ssize_t)f->done : r;
 			continue;
-		if ((r < 0 && r != -EAGAIN) || nonblock) {
-			if (r == -EPIPE && !done)
+		}
+		if (r > 0)
+			continue;
+		if (r != -EAGAIN || nonblock) {
+			if (r == -EPIPE && !f->done)
 				sigpipe(0);
-			return done ? (ssize_t)done : r;
+			return f->done ? (ssize_t)f->done : r;
 		}
 		if (!call.deadline)
 			call.deadline = deadline_of(s->opt.snd_timeo_us);
-		call.done = done;
+		call.done = f->done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
 		if (r)
-			return done ? (ssize_t)done : r;
+			return f->done ? (ssize_t)f->done : r;
 	}
+}
+
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t n)
+{
+	struct file f;
+	ssize_t r;
+
+	if (!plain_file(in_fd))
+		return send_other_file(s, fd, in_fd, off, n);
+	f.at = off ? *off : sys(SYS_lseek, in_fd, 0, SEEK_CUR);
+	if (!n || f.at < 0)	/* nothing moves: the kernel says why */
+		return sys(SYS_sendfile, fd, in_fd, off, 0);
+	f.fd = in_fd;
+	f.own_place = !off;
+	f.absent = false;
+	f.told = f.at;
+	f.n = n < 0x7ffff000 ? n : 0x7ffff000;
+	f.done = f.from = f.held = 0;
+	r = send_file(s, fd, &f);
+	if (off)
+		*off = f.at;
+	return r;
 }
