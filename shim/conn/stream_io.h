@@ -117,4 +117,10 @@ static inline void count(_Atomic uint64_t *c, size_t n)
  * Lock of either half held. */
 void stream_untold(struct stream *s, long r);	/* stream_send.c */
 
+/* What both forms of sending do (stream_send.c). snd.lock held, but for the first. */
+void stream_sigpipe(int flags);		/* SIGPIPE for this thread, unless MSG_NOSIGNAL */
+int stream_tx_trouble(struct stream *s);	/* 0, or -errno, which is told once */
+void stream_short_of_room(struct stream *s, size_t want, bool nonblock);
+bool stream_ring_still_full(struct stream *s);	/* and is told of room, or goes to TCP in time */
+
 #endif
