@@ -5,6 +5,10 @@
  * 	hangs overlay DIR FUSE	the root directory of a process is an overlay above it, which lends
  * 				whoever looks below that directory the user's rights
  * 	hangs program DIR FUSE	a file of it is mounted upon the file of a program that runs
+ * 	hangs file DIR FUSE COMMAND...
+ * 				root runs a command that may open DIR/file, whose bytes never come:
+ * 				user 31337 has mounted it, as by fusermount with allow_other. Says
+ * 				when it is read
  *
  * FUSE: a device file like /dev/fuse. Prints the process's number when all is there, and how often
  * it was asked when its input ends, with which all that waits is released. Exits 77 if it cannot
@@ -77,7 +81,12 @@ static void serve_one(int dev, const struct fuse_in_header *in, const char *name
 		break;
 	case FUSE_OPENDIR: answer(dev, in->unique, 0, &open, sizeof open); break;
 	case FUSE_STATFS: answer(dev, in->unique, 0, &fs, sizeof fs); break;
-	case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: break;
+	case FUSE_OPEN: answer(dev, in->unique, 0, &open, sizeof open); break;
+	case FUSE_READ:
+		printf("read %d\n", ++shared->asked);
+		fflush(stdout);
+		break;
+	case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: case FUSE_RELEASE: break;
 	default: answer(dev, in->unique, -ENOSYS, NULL, 0);
 	}
 }
@@ -165,6 +174,27 @@ static void program(const char *dir)
 	execl(path, path, "1000", NULL);
 }
 
+static _Noreturn void file(char **argv)
+{
+	int dev = open(argv[3], O_RDWR | O_CLOEXEC);
+	char opts[100];
+
+	need(dev >= 0, argv[3]);
+	need(!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL),
+	     "unshare");
+	snprintf(opts, sizeof opts,
+		 "fd=%d,rootmode=40000,user_id=31337,group_id=31337,allow_other", dev);
+	need(!mount("hangs", argv[2], "fuse", MS_NOSUID | MS_NODEV, opts), "fuse");
+	if (!fork()) {
+		need(!setgid(31337) && !setuid(31337), "setuid");
+		serve(dev);
+	}
+	close(dev);
+	execvp(argv[4], argv + 4);
+	need(false, argv[4]);
+	exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	char opts[100];
@@ -177,6 +207,8 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	need(shared != MAP_FAILED, "mmap");
+	if (!strcmp(argv[1], "file") && argc > 4)
+		file(argv);
 	need(!chdir(argv[2]), argv[2]);
 	own_namespaces();
 	need(!mount("hangs", argv[2], "tmpfs", 0, NULL) && !chdir(argv[2]), "tmpfs");
