@@ -355,7 +355,7 @@ bool direct_settle(struct stream *s, bool now)
 		note_hit(s, PLAIN_BLOCK, n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
-	event_ring(&stream_steps);	/* other threads wait until they may send */
+	stream_wake(s);		/* other threads wait until they may send, or for an edge */
 	return true;
 }
 

@@ -25,6 +25,7 @@
 #define SHORT_MAX 16384
 /* at a time, where the application's own array cannot be used: its thread may have a small stack */
 #define KERNEL_IOVS 64
+#define THEIRS_NS 1000000000	/* a call waits for another thread's block no longer */
 
 /* A position in an iovec. */
 struct cursor {
@@ -122,5 +123,11 @@ void stream_sigpipe(int flags);		/* SIGPIPE for this thread, unless MSG_NOSIGNAL
 int stream_tx_trouble(struct stream *s);	/* 0, or -errno, which is told once */
 void stream_short_of_room(struct stream *s, size_t want, bool nonblock);
 bool stream_ring_still_full(struct stream *s);	/* and is told of room, or goes to TCP in time */
+
+/* Another thread's block comes first: the ring has room, and takes nothing. snd.lock held. */
+static inline bool stream_block_in_way(const struct stream *s)
+{
+	return s->direct.stuck || s->direct.done;
+}
 
 #endif

@@ -24,7 +24,6 @@
 #define STUCK_LEAST_NS 50000000
 /* ... and, as an older library does not ring when it has the block, looked at so often */
 #define STUCK_LOOK_NS 1000000
-#define THEIRS_NS    1000000000	/* another thread waits for its block no longer */
 
 /* What is left begins within a chunk. All that the kernel takes, as by one call: who waits for
  * an edge takes a short count for no room. */
@@ -245,7 +244,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	size_t done = 0, chunk = chunk_for(s, c->left);
 	bool plain = false;
 
-	if (s->direct.stuck || s->direct.done)	/* another thread's block comes first */
+	if (stream_block_in_way(s))
 		return 0;
 	if (s->device.out)
 		device_settle(s);
@@ -387,8 +386,8 @@ static long send_by_ring(struct stream *s, struct sending *x, uint32_t gen, bool
 
 	do
 		r = ring_send(s, &x->c, nonblock, &x->stuck);
-	while (r >= 0 && x->c.left && nonblock && !x->stuck && !stream_ring_still_full(s) &&
-	       (x->done += (size_t)r, true));
+	while (r >= 0 && x->c.left && nonblock && !x->stuck && !stream_block_in_way(s) &&
+	       !stream_ring_still_full(s) && (x->done += (size_t)r, true));
 	if (r == -EPROTO) {
 		stream_protocol_error(s);
 		r = -ECONNRESET;

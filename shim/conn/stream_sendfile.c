@@ -25,7 +25,7 @@ struct file {
 	int64_t at, told;	/* the next one's place; where the file's own is */
 	size_t n, done;
 	uint32_t from, held;	/* fetched: of part[] */
-	char part[FILE_PART];
+	_Alignas(512) char part[FILE_PART];	/* as a file that is read past the cache needs */
 };
 
 /* Without the lock. Count, 0 = end of file, -errno. */
@@ -79,7 +79,7 @@ static long file_chunk(struct stream *s, struct file *f, bool nonblock)
 	uint64_t pos, room;
 	long r;
 
-	if (s->direct.stuck || s->direct.done)
+	if (stream_block_in_way(s))
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
@@ -137,7 +137,12 @@ static long file_by_ring(struct stream *s, struct file *f, bool nonblock)
 	do
 		r = file_chunk(s, f, nonblock);
 	while (f->done < f->n && (r > 0 || (r == -EAGAIN && nonblock && !f->absent &&
+					    !stream_block_in_way(s) &&
 					    !stream_ring_still_full(s))));
+	if (r == -EPROTO) {
+		stream_protocol_error(s);
+		return -ECONNRESET;
+	}
 	return r;
 }
 
@@ -151,6 +156,8 @@ static long file_by_tcp(struct stream *s, int fd, struct file *f)
 	if (f->absent)
 		return -EAGAIN;
 	r = sys(SYS_sendto, fd, f->part + f->from, f->held, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	if (r == -ECONNRESET && stream_final_seen(s))	/* as send_by_tcp() */
+		return -EPIPE;
 	if (r <= 0)
 		return r;
 	f->from += (uint32_t)r;
@@ -191,7 +198,8 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 	struct call call = { .mark = signals_mark() };
 
 	for (;;) {
-		bool nonblock;
+		bool nonblock, theirs;
+		uint32_t seen;
 		long r;
 
 		lock_take(&s->snd.lock);
@@ -201,6 +209,10 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = send_some_file(s, fd, f, nonblock);
+		if (f->done)
+			stream_untold(s, r);
+		theirs = r == -EAGAIN && s->direct.stuck;
+		seen = event_look(&stream_steps);
 		lock_give(&s->snd.lock);
 		file_tell_place(f);
 		if (f->done == f->n)
@@ -221,6 +233,10 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 				stream_sigpipe(0);
 			return f->done ? (ssize_t)f->done : r;
 		}
+		if (theirs) {
+			event_wait(&stream_steps, seen, now_ns() + THEIRS_NS);
+			continue;
+		}
 		if (!call.deadline)
 			call.deadline = deadline_of(s->opt.snd_timeo_us);
 		call.done = f->done;
@@ -238,6 +254,8 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 	if (!plain_file(in_fd))
 		return send_other_file(s, fd, in_fd, off, n);
 	f.at = off ? *off : sys(SYS_lseek, in_fd, 0, SEEK_CUR);
+	if (!off && f.at < 0)	/* it has no place */
+		return send_other_file(s, fd, in_fd, off, n);
 	if (!n || f.at < 0)	/* nothing moves: the kernel says why */
 		return sys(SYS_sendfile, fd, in_fd, off, 0);
 	f.fd = in_fd;

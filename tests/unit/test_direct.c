@@ -98,6 +98,7 @@ static int offers;
 static bool takes;
 
 struct event stream_steps;
+void stream_wake(struct stream *s) { (void)s; event_ring(&stream_steps); }
 static int rung, told;	/* threads that wait for another's block; a sender that has released its
 			 * lock */
 void event_ring_slow(struct event *e) { (void)e; rung++; }

@@ -61,6 +61,7 @@ void link_read_leave(void) { }
 bool stream_notify_peer(struct stream *s) { (void)s; return false; }
 void stream_consumed(struct stream *s) { (void)s; }
 struct event stream_steps;
+void stream_wake(struct stream *s) { (void)s; event_ring(&stream_steps); }
 void event_ring_slow(struct event *e) { (void)e; }
 void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
 void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
