@@ -126,11 +126,7 @@ void closer_start(void)
 
 void closer_quit(void) { atomic_store(&told_to_end, true); }
 
-void closer_resume(void)
-{
-	atomic_store(&told_to_end, false);
-	closer_start();
-}
+void closer_resume(void) { atomic_store(&told_to_end, false); }
 
 void closer_take(int fd)
 {

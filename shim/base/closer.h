@@ -37,7 +37,7 @@ uint64_t closer_work(uint64_t now);
 /* dup2() onto a number that may be one of these: true if it is free within 100 ms. */
 bool closer_vacate(int fd);
 void closer_quit(void);		/* its threads end when they can; no more until closer_resume() */
-void closer_resume(void);
+void closer_resume(void);	/* closer_start() is to follow */
 void closer_after_fork(void);
 
 #endif

@@ -260,6 +260,9 @@ bool loop_alone(void)
 
 	if (!own_threads() || n > 1)
 		return false;
+	/* Without room for a thread ours stay, and who asks takes it for the worst. */
+	if (!alone && !loop_can_begin())
+		return true;
 	if (!alone) {
 		loop_pause();
 		alone = one_thread();
@@ -268,24 +271,40 @@ bool loop_alone(void)
 	return alone;
 }
 
-static _Atomic bool ran;	/* before it was sent away */
+/* Of several who pause it the first sends it away, and the last lets it come back. start_lock. */
+static unsigned pausers;
+static bool ran;	/* before it was sent away */
 
 void loop_pause(void)
 {
-	atomic_store(&ran, loop_running());
-	atomic_store(&away, true);
-	copy_quit();
-	closer_quit();
+	lock_take(&start_lock);
+	if (!pausers++) {
+		ran = loop_running();
+		atomic_store(&away, true);
+		copy_quit();
+		closer_quit();
+	}
+	lock_give(&start_lock);
 	loop_kick();
 	own_threads_await_end(now_us() + 1000000);
 }
 
 void loop_resume(void)
 {
-	atomic_store(&away, false);
-	copy_resume();
-	closer_resume();
-	if (atomic_load(&ran))
+	bool last;
+
+	lock_take(&start_lock);
+	last = !--pausers;
+	if (last) {
+		atomic_store(&away, false);
+		copy_resume();
+		closer_resume();
+	}
+	lock_give(&start_lock);
+	if (!last)
+		return;
+	closer_start();		/* threads are made without a lock */
+	if (ran)
 		loop_start();
 }
 
@@ -474,6 +493,7 @@ void loop_after_fork(void)
 {
 	copy_after_fork();
 	atomic_store(&away, false);
+	pausers = 0;
 	atomic_store(&start_lock.v, 0);
 	atomic_store(&at_work.v, 0);
 	own_threads_after_fork();

@@ -25,7 +25,8 @@ static void no_thread(struct stream *s, int r)
 	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 }
 
-/* Those that earned while the thread was being made. */
+/* Those that earned while the thread was being made. Those that have a path keep it: a direction
+ * that is cut over cannot be on TCP by our word alone. */
 void streams_without_thread(int r)
 {
 	for (uint32_t i = 0, n = streams_top(); i < n; i++) {
@@ -36,7 +37,8 @@ void streams_without_thread(int r)
 		stream_lock(s);
 		gen = atomic_load(&s->gen);
 		dead = atomic_load(&s->dead);
-		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade)) {
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade) &&
+		    !atomic_load(&s->link)) {
 			no_thread(s, r);
 			hold_end(s);
 		} else {

@@ -97,11 +97,18 @@ void own_threads_end(void)
 	critical_leave();
 }
 
-/* They are still there, and see to the streams if no others can be made. */
+/* If no others can be made the streams go to TCP while ours are still there to see to that. */
+static void off_if_the_last(void)
+{
+	if (loop_can_begin())
+		return;
+	shim_off(REASON_NO_THREAD);
+	streams_closed();
+}
+
 static void make_anew(void)
 {
-	if (!loop_can_begin())
-		shim_off(REASON_NO_THREAD);
+	off_if_the_last();
 	loop_pause();
 	if (shim_on)
 		loop_resume();
@@ -234,9 +241,12 @@ static struct away leave(bool streams)
 
 	if (shim_on && !foreign_image() && own_threads() && program_alone()) {
 		a = (struct away){ .threads = true, .streams = streams };
-		if (streams)
+		if (streams) {
 			streams_fallback_while(NULL, REASON_SECCOMP);
+			streams_closed();
+		}
 		critical_enter();
+		off_if_the_last();
 		loop_pause();
 	}
 	errno = e;

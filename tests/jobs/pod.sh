@@ -44,7 +44,7 @@ pod() {
 trap 'rc=$?; pod pod rm -fa -t 0 >/dev/null 2>&1; pod volume rm -fa >/dev/null 2>&1
 	umount "$TMP/store/overlay" 2>/dev/null; (exit $rc); cleanup' EXIT
 
-image registry.example/rdmashim:0.1 /bin/sh /usr/bin/install \
+image registry.example/rdmashim:0.2 /bin/sh /usr/bin/install \
 	"$SHIM=/usr/lib/x86_64-linux-gnu/librdmashim.so" "$B/rdmastat=/usr/bin/rdmastat"
 image docker.io/library/redis:7 /bin/sh /bin/sleep /usr/bin/redis-server /usr/bin/redis-benchmark
 # Never: podman would start the initContainer again and again with the others.

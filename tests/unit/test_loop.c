@@ -54,6 +54,7 @@ uint32_t own_threads_made(void) { return 0; }
 void own_threads_await_end(uint64_t end_us) { (void)end_us; }
 void closer_quit(void) {}
 void closer_resume(void) {}
+void closer_start(void) {}
 bool proc_is_ours(void) { return true; }
 
 #define ROUNDS 300
