@@ -12,8 +12,15 @@
 static void note_error(struct stream *s)
 {
 	int none = 0, some = ECONNRESET, e;
-	bool first = atomic_compare_exchange_strong(&s->err, &none, some);
+	bool first;
 
+	/* Its calls are the kernel's alone, which tells the error. An ARM that is declined meanwhile
+	 * makes it look like one on the path. */
+	if (stream_tcp_only(s)) {
+		__atomic_store_n(&s->lost.reset_seen, 1, __ATOMIC_RELEASE);
+		return;
+	}
+	first = atomic_compare_exchange_strong(&s->err, &none, some);
 	/* Before the kernel's is taken: from then on it shows the end without the error. */
 	__atomic_store_n(&s->lost.reset_seen, 1, __ATOMIC_RELEASE);
 	e = stream_kernel_error(s);

@@ -281,16 +281,38 @@ int wrap_unshare(int flags)
 	return r;
 }
 
+/* A thread that has a root directory of its own may be refused because one of ours, which it made,
+ * shares that. */
+static int setns_without_ours(int fd, int type, int had)
+{
+	int r, e;
+
+	if (!shim_on || foreign_image() || !own_threads() || !loop_can_begin()) {
+		errno = EINVAL;
+		return -1;
+	}
+	critical_enter();
+	loop_pause();
+	r = REAL(setns)(fd, type);
+	e = r ? errno : had;
+	loop_resume();
+	critical_leave();
+	errno = e;
+	return r;
+}
+
 int wrap_setns(int fd, int type)
 {
 	/* of a pidfd: no answer, and the type says which */
 	long is = sys(SYS_ioctl, fd, NS_GET_NSTYPE);
-	int flags = is > 0 ? (int)is : type, r;
+	int flags = is > 0 ? (int)is : type, r, had = errno;
 	struct away a = { false, false };
 
 	if (is != -EBADF && flags & ENTERS)
 		a = leave(flags & CLONE_NEWPID);
 	r = REAL(setns)(fd, type);
 	come_back(a, !r);
+	if (r && errno == EINVAL && flags & CLONE_NEWNS && !a.threads)
+		r = setns_without_ours(fd, type, had);
 	return r;
 }
