@@ -14,8 +14,8 @@ static void note_error(struct stream *s)
 	int none = 0, some = ECONNRESET, e;
 	bool first;
 
-	/* Its calls are the kernel's alone, which tells the error. An ARM that is declined meanwhile
-	 * makes it look like one on the path. */
+	/* Its calls are the kernel's alone, which tells the error. An ARM that is declined
+	 * meanwhile makes it look like one on the path. */
 	if (stream_tcp_only(s)) {
 		__atomic_store_n(&s->lost.reset_seen, 1, __ATOMIC_RELEASE);
 		return;
