@@ -241,10 +241,8 @@ static struct away leave(bool streams)
 
 	if (shim_on && !foreign_image() && own_threads() && program_alone()) {
 		a = (struct away){ .threads = true, .streams = streams };
-		if (streams) {
+		if (streams)
 			streams_fallback_while(NULL, REASON_SECCOMP);
-			streams_closed();
-		}
 		critical_enter();
 		off_if_the_last();
 		loop_pause();
