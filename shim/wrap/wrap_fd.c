@@ -10,7 +10,6 @@
  */
 #include "wrap/wrap.h"
 #include "base/loop.h"
-#include "base/own_thread.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -238,7 +237,7 @@ int wrap_close_range(unsigned int first, unsigned int last, int flags)
 		return REAL(close_range)(first, last, flags);
 	/* With none but our own thread to part from: it must see the same descriptors as the
 	 * program. */
-	if (flags && !foreign_image() && own_threads() && program_alone())
+	if (flags && !foreign_image() && program_alone())
 		flags = 0;
 	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps
 	 * the fds that we now forget; they stay on TCP there. */

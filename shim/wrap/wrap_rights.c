@@ -283,7 +283,7 @@ int wrap_unshare(int flags)
  * shares that. */
 static int setns_without_ours(int fd, int type, int had)
 {
-	int r, e;
+	int r;
 
 	if (!shim_on || foreign_image() || !own_threads() || !loop_can_begin()) {
 		errno = EINVAL;
@@ -292,10 +292,9 @@ static int setns_without_ours(int fd, int type, int had)
 	critical_enter();
 	loop_pause();
 	r = REAL(setns)(fd, type);
-	e = r ? errno : had;
-	loop_resume();
-	critical_leave();
-	errno = e;
+	if (!r)
+		errno = had;
+	come_back((struct away){ .threads = true }, !r);
 	return r;
 }
 
