@@ -41,6 +41,18 @@ static void *failed(int err)
 	return NULL;
 }
 
+/* The daemon makes a queue, of rep->a bytes that both see. 0, or an error number. */
+static int make_queue(struct nic_req *req, struct nic_rep *rep, void **ret)
+{
+	struct nic_fds fds = { 0 };
+	int r = nic_call(req, rep, &fds);
+
+	if (r)
+		return r;
+	*ret = nic_map(fds.out[0], rep->a);
+	return *ret ? 0 : ENOMEM;
+}
+
 /* ---- devices ---- */
 
 static void describe(unsigned i)
@@ -418,19 +430,16 @@ NIC_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq
 			       .h2 = ch ? ((struct nic_channel *)ch)->handle : 0,
 			       .a = cqe > 0 ? (uint64_t)cqe : 0,
 			       .b = (uint64_t)(unsigned)vector };
-	struct nic_fds fds = { 0 };
 	struct nic_rep rep;
 	struct nic_cq *q = calloc(1, sizeof *q);
-	int r = q ? nic_call(&req, &rep, &fds) : ENOMEM;
+	void *mem;
+	int r = q ? make_queue(&req, &rep, &mem) : ENOMEM;
 
-	if (!r) {
-		q->mem = nic_map(fds.out[0], rep.a);
-		r = q->mem ? 0 : ENOMEM;
-	}
 	if (r) {
 		free(q);
 		return failed(r);
 	}
+	q->mem = mem;
 	q->bytes = rep.a;
 	q->cq = (struct ibv_cq){
 		.context = c, .channel = ch, .cq_context = cq_context, .handle = rep.h, .cqe = cqe
@@ -522,19 +531,16 @@ NIC_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init
 			       .a = a->attr.max_wr,
 			       .b = a->attr.max_sge,
 			       .c = a->attr.srq_limit };
-	struct nic_fds fds = { 0 };
 	struct nic_rep rep;
 	struct nic_srq *s = calloc(1, sizeof *s);
-	int r = s ? nic_call(&req, &rep, &fds) : ENOMEM;
+	void *mem;
+	int r = s ? make_queue(&req, &rep, &mem) : ENOMEM;
 
-	if (!r) {
-		s->q = nic_map(fds.out[0], rep.a);
-		r = s->q ? 0 : ENOMEM;
-	}
 	if (r) {
 		free(s);
 		return failed(r);
 	}
+	s->q = mem;
 	s->bytes = rep.a;
 	s->max_sge = a->attr.max_sge;
 	s->srq = (struct ibv_srq){

@@ -11,21 +11,18 @@ static struct nic_qp *qp_make(const struct ibv_qp_init_attr *a, struct ibv_pd *p
 				 .sig_all = (uint32_t)a->sq_sig_all,
 				 .cap = a->cap,
 				 .type = (uint8_t)a->qp_type };
-	struct nic_fds fds = { 0 };
 	struct nic_rep rep;
 	struct nic_qp *q = calloc(1, sizeof *q);
+	void *mem;
 	int r;
 
 	memcpy(req.data, &c, sizeof c);
-	r = q ? nic_call(&req, &rep, &fds) : ENOMEM;
-	if (!r) {
-		q->mem = nic_map(fds.out[0], rep.a);
-		r = q->mem ? 0 : ENOMEM;
-	}
+	r = q ? make_queue(&req, &rep, &mem) : ENOMEM;
 	if (r) {
 		free(q);
 		return failed(r);
 	}
+	q->mem = mem;
 	q->bytes = rep.a;
 	q->index = rep.h3;
 	q->cap = a->cap;
