@@ -15,7 +15,7 @@
 #endif
 
 enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_gpu,
-		 CONF_T_alias };
+		 CONF_T_alias, CONF_T_helpers };
 
 enum conf_key {
 #define CONF(name, type, dflt, min, max, unit, doc) CONF_##name,

@@ -24,7 +24,7 @@ static const struct unit {
 		{ CONF_T_size, "G", 1 << 30 },
 	{ CONF_T_time, "", 1 }, { CONF_T_time, "us", 1 }, { CONF_T_time, "ms", 1000 },
 		{ CONF_T_time, "s", 1000000 },
-	{ CONF_T_count, "", 1 },
+	{ CONF_T_count, "", 1 }, { CONF_T_helpers, "", 1 },
 };
 #define UNITS (sizeof(units) / sizeof(units[0]))
 
@@ -34,6 +34,7 @@ static enum conf_type unit_type(enum conf_type type)
 }
 
 static const char *const gpu_paths[] = { "off", "eager", "lazy" };
+#define HELPERS_AUTO 9	/* one more than the most: base/copy.h */
 static const char *const aliases[] = { "any", "none" };
 
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
@@ -51,6 +52,10 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 					      : aliases[value < 2 ? value : 0]);
 		return buf;
 	}
+	if (type == CONF_T_helpers && value == HELPERS_AUTO) {
+		fmt_string(buf, len, "auto");
+		return buf;
+	}
 	for (i = 0; i < UNITS; i++)
 		if (units[i].type == unit_type(type) &&
 		    (!best || (value && value % units[i].factor == 0)))
@@ -64,6 +69,7 @@ static const char *unit_help(enum conf_type type)
 	switch (unit_type(type)) {
 	case CONF_T_size: return "write bytes as a whole number, or with K, M or G, such as 64K";
 	case CONF_T_time: return "write a whole number with us, ms or s, such as 50us";
+	case CONF_T_helpers: return "write a whole number, or auto";
 	default:	  return "write a whole number without a unit";
 	}
 }
@@ -125,6 +131,10 @@ int conf_parse_value(struct parser *p, const struct conf_row *row, const struct 
 			       ? 0
 			       : conf_fail_word(p, w, "is neither any nor none",
 						"write alias any or alias none", aliases, 2);
+	if (row->type == CONF_T_helpers && word_is(w->s, w->len, "auto")) {
+		*ret = HELPERS_AUTO;
+		return 0;
+	}
 	n = parse_digits(w->s, w->len, ret, &over);
 	if (!n)
 		return conf_fail(p, w->col, "%s: %s is not a number; %s", row->name, q,

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cgroup.h"
+#include "base/copy_rule.h"
 #include "base/lock.h"
 #include "base/loop.h"
 #include "base/own_thread.h"
@@ -37,7 +39,10 @@ static struct lock job_lock;			/* only ever tried */
 
 static _Alignas(64) _Atomic uint32_t calls;	/* futex of those who sleep */
 static _Atomic uint32_t sleepers, running, asked;
-static _Atomic bool quit, refused;
+static _Atomic bool quit;
+/* a value of copy_threads for which there was none */
+static _Atomic uint64_t refused;
+static struct copy_rule rule;
 
 unsigned copy_running(void) { return atomic_load(&running); }
 
@@ -75,6 +80,12 @@ static void wait_done(void)
 	}
 }
 
+static void wake(void)
+{
+	atomic_fetch_add(&calls, 1);
+	sys(SYS_futex, &calls, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+}
+
 void *copy_shared(void *dst, const void *src, size_t n)
 {
 	uint64_t chunks = (n + CHUNK - 1) / CHUNK, number;
@@ -88,6 +99,8 @@ void *copy_shared(void *dst, const void *src, size_t n)
 	atomic_store_explicit(&undone, (uint32_t)chunks, memory_order_relaxed);
 	number = (atomic_load_explicit(&ticket, memory_order_relaxed) >> 32) + 1;
 	atomic_store_explicit(&ticket, number << 32 | chunks << 16, memory_order_release);
+	if (atomic_load_explicit(&sleepers, memory_order_relaxed))
+		wake();
 	while (one_chunk())
 		;
 	wait_done();
@@ -95,32 +108,37 @@ void *copy_shared(void *dst, const void *src, size_t n)
 	return dst;
 }
 
-static void wake(void)
+static void ask(uint64_t want)
 {
-	atomic_fetch_add(&calls, 1);
-	sys(SYS_futex, &calls, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+	if (atomic_load(&refused) != want && !atomic_load(&quit) && !atomic_exchange(&asked, 1))
+		loop_kick();
 }
 
 unsigned copy_threads_for(size_t left)
 {
+	uint64_t want = shim_tunables()->copy_threads;
 	unsigned n;
 
-	if (left < COPY_CALL_MIN || !shim_tunables()->copy_threads)
+	if (left < COPY_CALL_MIN || !want)
 		return 1;
 	n = atomic_load_explicit(&running, memory_order_relaxed);
-	if (n) {
-		if (atomic_load_explicit(&sleepers, memory_order_relaxed))
-			wake();
-	} else if (!atomic_load(&refused) && !atomic_load(&quit) && !atomic_exchange(&asked, 1)) {
-		loop_kick();
-	}
+	if (!n && want != COPY_THREADS_AUTO)
+		ask(want);
 	return 1 + n;
+}
+
+void copy_done(size_t n)
+{
+	if (n >= COPY_SHARE_MIN && shim_tunables()->copy_threads == COPY_THREADS_AUTO &&
+	    !atomic_load_explicit(&running, memory_order_relaxed) &&
+	    copy_rule_moved(&rule, n, now_ns()))
+		ask(COPY_THREADS_AUTO);
 }
 
 /* ---- the threads ---- */
 
-/* Takes chunks until there was none for a while, or others need the CPU. */
-static void serve(void)
+/* Takes chunks until there was none for a while. False: others need the CPU. */
+static bool serve(void)
 {
 	uint64_t now = now_ns(), end = now + POLL_NS, yield = now + YIELD_NS;
 
@@ -136,10 +154,11 @@ static void serve(void)
 			sys(SYS_sched_yield);
 			yield = now_ns();
 			if (yield - now > CROWDED_NS)
-				return;
+				return false;
 			yield += YIELD_NS;
 		}
 	}
+	return true;
 }
 
 /* False: nobody came for long. */
@@ -156,15 +175,28 @@ static bool sleep_for_call(void)
 	return r != -ETIMEDOUT;
 }
 
+/* A helper has had its turn. Does it stay? *crowd: how many more of its turns others ended. */
+static bool stays(uintptr_t me, bool alone, unsigned *crowd)
+{
+	uint64_t most = shim_tunables()->copy_threads;
+
+	*crowd = !alone ? *crowd + 1 : *crowd ? *crowd - 1 : 0;
+	if (*crowd == COPY_RULE_CROWD && most == COPY_THREADS_AUTO) {
+		copy_rule_crowded(&rule, now_ns());
+		return false;
+	}
+	return !atomic_load(&quit) && me < most && sleep_for_call();
+}
+
 static void *help(void *arg)
 {
 	uintptr_t me = (uintptr_t)arg;
+	unsigned crowd = 0;
 
 	own_thread_begins();
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim-copy", 0, 0, 0);
-	do
-		serve();
-	while (!atomic_load(&quit) && me < shim_tunables()->copy_threads && sleep_for_call());
+	while (stays(me, serve(), &crowd))
+		;
 	atomic_fetch_sub(&running, 1);
 	own_thread_ends();
 	return NULL;
@@ -180,26 +212,43 @@ static unsigned cpus(cpu_set_t *set)
 	return sys(SYS_sched_getaffinity, pid, sizeof *set, set) > 0 ? (unsigned)CPU_COUNT(set) : 0;
 }
 
-void copy_start(void)
+/* How many are begun, of what the policy permits. */
+static unsigned helpers(unsigned most)
 {
 	uint64_t n = shim_tunables()->copy_threads;
-	cpu_set_t set;
-	unsigned most;
 
-	if (!atomic_load(&asked) || atomic_load(&running) || atomic_load(&quit))
-		return;
-	most = cpus(&set) / 2;		/* who sends and who receives have work of their own */
+	if (n == COPY_THREADS_AUTO) {
+		n = copy_rule_helpers(most, tasks_runnable(), cpu_limited());
+		if (most < COPY_RULE_CPUS)
+			atomic_store(&refused, COPY_THREADS_AUTO);
+		if (!n)
+			copy_rule_crowded(&rule, now_ns());
+		return (unsigned)n;
+	}
+	if (most < 2)
+		atomic_store(&refused, n);
+	most /= 2;		/* who sends and who receives have work of their own */
 	if (n > most) {
 		log_line(2, "copy_threads %u: only %u, there are too few processors for more",
 			 (unsigned)n, most);
 		n = most;
 	}
-	atomic_store(&refused, !n);
+	return (unsigned)n;
+}
+
+void copy_start(void)
+{
+	cpu_set_t set;
+	unsigned n;
+
+	if (!atomic_load(&asked) || atomic_load(&running) || atomic_load(&quit))
+		return;
+	n = helpers(cpus(&set));
 	for (uintptr_t i = 0; i < n; i++) {
 		atomic_fetch_add(&running, 1);
 		if (own_thread(help, (void *)i, &set)) {
 			atomic_fetch_sub(&running, 1);
-			atomic_store(&refused, true);
+			atomic_store(&refused, shim_tunables()->copy_threads);
 			break;
 		}
 	}
@@ -223,5 +272,5 @@ void copy_after_fork(void)
 	atomic_store(&ticket, 0);
 	atomic_store(&job_lock.v, 0);
 	atomic_store(&quit, false);
-	atomic_store(&refused, false);
+	atomic_store(&refused, 0);
 }

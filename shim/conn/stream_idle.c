@@ -15,7 +15,7 @@
  * Locks: as each function says.
  */
 #include "base/loop.h"
-#include "base/memory_limit.h"
+#include "base/cgroup.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
 

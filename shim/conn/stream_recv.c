@@ -218,7 +218,7 @@ static ssize_t take_offer(struct stream *s, struct cursor *c, int flags)
  * forget what was read. rcv.lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
-	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
+	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left), copied = 0;
 	uint64_t peeked = 0;
 
 	while (c->left) {
@@ -271,11 +271,13 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 			return -EFAULT;
 		}
 		done += n;
+		copied += n;
 		if (flags & MSG_PEEK)
 			peeked += n;
 		else
 			took_from_ring(s, n);
 	}
+	copy_done(copied);
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {

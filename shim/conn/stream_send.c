@@ -241,7 +241,7 @@ static size_t chunk_for(const struct stream *s, size_t left)
  * read. snd.lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
-	size_t done = 0, chunk = chunk_for(s, c->left);
+	size_t done = 0, chunk = chunk_for(s, c->left), copied = 0;
 	bool plain = false;
 
 	if (stream_block_in_way(s))
@@ -296,7 +296,9 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		}
 		put_in_ring(s, n);
 		done += n;
+		copied += n;
 	}
+	copy_done(copied);
 	count(&s->moves.fast_bytes[0], done);
 	return (ssize_t)done;
 }

@@ -2,7 +2,7 @@
 # copy_threads: blocks of a megabyte both ways at once, each end with a thread of the library that
 # shares the copies, while the connection is cut and rewound. The sums are checked by the program
 # (bench/allreduce), the bytes of the blocking sender by apps/pattern. The threads are there, and
-# none where nobody asked for them.
+# none where they are switched off.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no library"
@@ -38,7 +38,7 @@ job() {
 }
 
 most=$(($(nproc) / 2 < 2 ? $(nproc) / 2 : 2))
-policy 'force_cut_every 5ms'
+policy 'force_cut_every 5ms' 'copy_threads 0'
 job 0
 policy 'force_cut_every 5ms' 'copy_threads 2' 'earn_bytes 0'
 job $((2 * most))

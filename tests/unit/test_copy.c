@@ -14,6 +14,7 @@
 
 #include "../../shim/base/loop.h"
 #include "../../shim/base/copy.h"
+#include "../../shim/base/copy_rule.h"
 #include "../../shim/base/shim.h"
 
 #define SIZE   (3u << 20)
@@ -27,6 +28,8 @@ static __thread bool caller;
 static _Atomic long by_caller, by_helper;	/* chunks */
 
 void loop_kick(void) { kicks++; }
+unsigned tasks_runnable(void) { return 1; }
+bool cpu_limited(void) { return false; }
 
 /* ThreadSanitizer, if it is there: the child of a process with several threads makes threads
  * here, too. */
@@ -126,6 +129,73 @@ START_TEST(nobody_asked)
 }
 END_TEST
 
+#define MB (1u << 20)
+/* A flow of calls of `n` bytes, one every `ns`, for a second. Is it worth helpers? */
+static bool worth(struct copy_rule *r, uint64_t n, uint64_t ns)
+{
+	static uint64_t now = 5000000000;
+	bool is = false;
+
+	for (uint64_t end = now + 1000000000; now < end; now += ns)
+		is |= copy_rule_moved(r, n, now);
+	return is;
+}
+
+START_TEST(worth_helpers)
+{
+	struct copy_rule r = { 0 };
+	uint64_t now;
+
+	ck_assert(!worth(&r, MB, 2500000));		/* 420 MB/s */
+	ck_assert(!worth(&r, 32 * MB, 200000000));	/* a burst now and then */
+	ck_assert(worth(&r, MB, 1000000));
+	ck_assert(worth(&r, 32 * MB, 20000000));
+	now = now_ns();
+	for (uint64_t away = 1; away < 200; away *= 2) {
+		uint64_t least = (away < 64 ? away : 64) * 1000000000;
+
+		copy_rule_crowded(&r, now);
+		ck_assert(!copy_rule_moved(&r, 1000 * MB, now));
+		ck_assert(!copy_rule_moved(&r, 1000 * MB, now));
+		ck_assert(!copy_rule_moved(&r, 1000 * MB, now + least - 1));
+		ck_assert(!copy_rule_moved(&r, 1000 * MB, now + least - 1));
+		ck_assert(copy_rule_moved(&r, 1000 * MB, now + least));
+		now += least;
+	}
+}
+END_TEST
+
+START_TEST(how_many)
+{
+	static const struct { unsigned cpus, running, n; bool limited; } t[] = {
+		{ 1, 1, 0, false }, { 2, 1, 0, false }, { 7, 1, 0, false }, { 8, 1, 1, false },
+		{ 16, 2, 2, false }, { 32, 5, 4, false }, { 256, 9, 4, false },
+		{ 32, 31, 1, false }, { 32, 30, 2, false }, { 32, 32, 0, false },
+		{ 32, 500, 0, false }, { 32, UINT32_MAX, 0, false }, { 256, 1, 0, true },
+	};
+
+	for (unsigned i = 0; i < sizeof(t) / sizeof(*t); i++)
+		ck_assert_uint_eq(copy_rule_helpers(t[i].cpus, t[i].running, t[i].limited), t[i].n);
+}
+END_TEST
+
+/* By itself it looks for helpers after much was copied, not for a call that may bring much. */
+START_TEST(by_itself)
+{
+	conf.copy_threads = COPY_THREADS_AUTO;
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_uint_eq(copy_threads_for(SIZE), 1);
+		copy_done(COPY_SHARE_MIN - 1);
+	}
+	ck_assert_int_eq(kicks, 0);
+	for (int i = 0; i < 1000 && !kicks; i++)
+		copy_done(SIZE);
+	ck_assert_int_eq(kicks, 1);
+	copy_start();
+	ck_assert_uint_le(copy_running(), COPY_RULE_MOST);
+}
+END_TEST
+
 START_TEST(all_bytes)
 {
 	pthread_t t[3];
@@ -187,6 +257,9 @@ int main(void)
 
 	tcase_set_timeout(c, 100);
 	tcase_add_test(c, nobody_asked);
+	tcase_add_test(c, worth_helpers);
+	tcase_add_test(c, how_many);
+	tcase_add_test(c, by_itself);
 	tcase_add_test(c, all_bytes);
 	tcase_add_test(c, they_leave);
 	tcase_add_test(c, forked);

@@ -4,7 +4,7 @@
  *
  * LINK: shim/base/proof.c shim/base/procfs.c shim/base/procs.c shim/base/fdtab.c
  * LINK: shim/base/event.c shim/base/lock.c
- * LINK: shim/base/memory_limit.c shim/link/peer_rights.c
+ * LINK: shim/base/cgroup.c shim/link/peer_rights.c
  */
 #include <check.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "../../policy/trust.h"
-#include "../../shim/base/memory_limit.h"
+#include "../../shim/base/cgroup.h"
 #include "../../shim/base/procfs.h"
 #include "../../shim/base/procs.h"
 #include "../../shim/base/proof.h"

@@ -1,13 +1,14 @@
 /*
- * memory_limit.c - see memory_limit.h.
+ * cgroup.c - see memory_limit.h.
  *
  * A container sees its own group at the top of /sys/fs/cgroup, whatever /proc/self/cgroup calls
  * it (cgroups(7)), so all groups from the named one upwards are asked, and those that are not
  * there say nothing. Locks: none.
  */
-#include "base/memory_limit.h"
+#include "base/cgroup.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,9 +68,18 @@ static uint64_t limit_of(const char *mount, const char *name, const char *file)
 	}
 }
 
+/* What is limited, as version 1 calls its controller and file, and version 2 its file. A value that
+ * is not a number, or is -1, is no limit. */
+struct limited {
+	const char *controller, *mount, *file, *file_v2;
+};
+static const struct limited memory = { "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+				       "memory.max" };
+static const struct limited cpu = { "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "cpu.max" };
+
 /* A line of /proc/self/cgroup: number, controllers and name of the group, of version 2 no
  * controllers. */
-static uint64_t limit_by(char *line)
+static uint64_t limit_by(char *line, const struct limited *what)
 {
 	char *kinds = strchr(line, ':'), *name = kinds ? strchr(kinds + 1, ':') : NULL;
 
@@ -77,16 +87,27 @@ static uint64_t limit_by(char *line)
 		return UNLIMITED;
 	*kinds++ = *name++ = '\0';
 	if (!*kinds)
-		return limit_of("/sys/fs/cgroup", name, "memory.max");
+		return limit_of("/sys/fs/cgroup", name, what->file_v2);
 	for (char *at = kinds, *one; (one = strsep(&at, ","));)
-		if (!strcmp(one, "memory"))
-			return limit_of("/sys/fs/cgroup/memory", name, "memory.limit_in_bytes");
+		if (!strcmp(one, what->controller))
+			return limit_of(what->mount, name, what->file);
 	return UNLIMITED;
+}
+
+static uint64_t limit_by_groups(const struct limited *what)
+{
+	char text[4096], *at = text, *line;
+	uint64_t limit = UNLIMITED;
+
+	if (beginning("/proc/self/cgroup", text, sizeof(text)))
+		while ((line = strsep(&at, "\n")))
+			limit = least(limit, limit_by(line, what));
+	return limit;
 }
 
 uint64_t memory_limit(void)
 {
-	char text[4096], *at = text, *line;
+	char text[4096];
 	uint64_t limit = UNLIMITED;
 	unsigned long long kb;
 
@@ -95,9 +116,22 @@ uint64_t memory_limit(void)
 	if (beginning("/proc/meminfo", text, sizeof(text)) && sscanf(text, "MemTotal: %llu kB",
 		&kb) == 1)
 		limit = kb << 10;
-	if (beginning("/proc/self/cgroup", text, sizeof(text))) {
-		while ((line = strsep(&at, "\n")))
-			limit = least(limit, limit_by(line));
-	}
+	limit = least(limit, limit_by_groups(&memory));
 	return limit == UNLIMITED ? 0 : limit;
+}
+
+bool cpu_limited(void)
+{
+	return !proc_is_ours() || limit_by_groups(&cpu) != UNLIMITED;
+}
+
+unsigned tasks_runnable(void)
+{
+	char text[128];
+	unsigned n;
+
+	if (!proc_is_ours() || !beginning("/proc/loadavg", text, sizeof(text)) ||
+	    sscanf(text, "%*s %*s %*s %u/", &n) != 1)
+		return UINT_MAX;
+	return n;
 }
