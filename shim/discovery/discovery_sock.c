@@ -111,7 +111,7 @@ static socklen_t spare_name(struct sockaddr_un *un, socklen_t len)
 	return (socklen_t)(put_hex(p + 1, &r, sizeof r) - (char *)un);
 }
 
-/* Is that the spare name of the name `un`, and a socket of the user's? Then it takes its place. */
+/* Is that the spare name of `un`, and a listener of the user's? Then it takes the name's place. */
 static bool is_spare(const struct nlmsghdr *h, struct sockaddr_un *un, socklen_t *len, uid_t uid)
 {
 	size_t plain = *len - offsetof(struct sockaddr_un, sun_path),
@@ -128,14 +128,17 @@ static bool is_spare(const struct nlmsghdr *h, struct sockaddr_un *un, socklen_t
 		if (a->rta_type == UNIX_DIAG_UID && RTA_PAYLOAD(a) == sizeof uid)
 			theirs = !memcmp(RTA_DATA(a), &uid, sizeof uid);
 	}
-	if (!name || !theirs || memcmp(name, un->sun_path, plain) || name[plain] != '.')
+	if (!name || !theirs || memcmp(name, un->sun_path, plain) || name[plain] != '.' ||
+	    ((const struct unix_diag_msg *)NLMSG_DATA(h))->udiag_state != TCP_LISTEN)
 		return false;
 	memcpy(un->sun_path, name, whole);
 	*len += 1 + SPARE_DIGITS;
 	return true;
 }
 
-/* Among all that listen. 0 or -errno; -ECONNREFUSED: none was found. */
+/* Among all. If only those that listen were asked for, the kernel would go past any number of
+ * others in one system call; so each call ends when its answer is full. 0 or -errno; -ECONNREFUSED:
+ * none was found. */
 static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uint64_t end)
 {
 	struct {
@@ -144,7 +147,7 @@ static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uin
 	} req = {
 		.h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
-		.r = { .sdiag_family = AF_UNIX, .udiag_states = 1u << TCP_LISTEN,
+		.r = { .sdiag_family = AF_UNIX, .udiag_states = ~0u,
 		       .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID },
 	};
 	union { struct nlmsghdr h; char buf[16384]; } ans;
