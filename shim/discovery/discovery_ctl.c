@@ -11,6 +11,7 @@
  */
 #include "discovery/discovery_ctl.h"
 
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -62,6 +63,13 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 
 /* ---- what comes ---- */
 
+/* Is it still the connection of its names? One that was reset, and is not closed yet, leaves them
+ * to another, whose other end somebody can prove. The fd is its own, or the answer is a guess. */
+static bool has_its_names(const struct stream *s)
+{
+	return stream_tcp_state(atomic_load(&s->fd)) == TCP_ESTABLISHED;
+}
+
 /* Has the server's stream the ends `mine`? */
 static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 {
@@ -76,7 +84,7 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 	    (!s->addr.known && rv_read_names(s)))
 		return false;
 	tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
-	return tuple_equal(&x, mine);
+	return tuple_equal(&x, mine) && has_its_names(s);
 }
 
 /* It may be bound now: REASON_NONE, or why not. rcv.lock held. */
@@ -122,6 +130,7 @@ static struct stream *find_stream(const struct ctl_tuple *t, enum path_kind path
 	return *why == REASON_NONE ? s : NULL;
 }
 
+/* The proof came before: who has its names since then proved nothing. */
 static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
 {
 	bool ok;
@@ -129,7 +138,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	stream_lock(s);
 	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE &&
 	     !atomic_load(&s->dead) && !atomic_load(&s->fallback.going) && !stream_tcp_only(s) &&
-	     atomic_load(&s->fd) >= 0;
+	     atomic_load(&s->fd) >= 0 && has_its_names(s);
 	if (ok) {
 		atomic_store(&s->upgrade, 1);
 		stream_attach(s, l, slot);
@@ -301,8 +310,9 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {
+	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {	/* it has ended meanwhile */
 		give_back_slot(l, m->slot);
+		rv_failed(s, REASON_SHARED, false);
 		bg_look(s);
 	}
 }

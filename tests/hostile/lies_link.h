@@ -404,6 +404,36 @@ static void bad_binds(void)
 	must_close(&h, "the same slot again");
 }
 
+/* A connection that is reset, and another of the same names, while the victim's program neither
+ * closes the one nor accepts the other: only its own thread goes on. */
+static void names_again(void)
+{
+	struct linger reset = { 1, 0 };
+	struct sockaddr_in from, to = loopback(port);
+	struct peer h, old;
+	socklen_t len = sizeof from;
+	int one = 1, fd;
+	char c;
+
+	get_linked(&h);
+	h.slot = first_slot(&h);
+	peer_call(&old, port);
+	getsockname(old.tcp, (void *)&from, &len);
+	if (ptrace(PTRACE_SEIZE, victim, NULL, NULL) ||
+	    ptrace(PTRACE_INTERRUPT, victim, NULL, NULL) || waitpid(victim, NULL, __WALL) < 0)
+		not_here("ptrace");
+	setsockopt(old.tcp, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+	close(old.tcp);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(fd, (void *)&from, sizeof from) || connect(fd, (void *)&to, sizeof to))
+		broken("the names are not free: %s", strerror(errno));
+	one_bind(&h, "another connection of the names of one that was reset", &old.tuple, fd);
+	ptrace(PTRACE_DETACH, victim, NULL, NULL);
+	if (send(fd, "y", 1, 0) != 1 || !readable(fd, 3000) || recv(fd, &c, 1, 0) != 1 || c != 'y')
+		broken("the new connection is not served");
+}
+
 #include "lies_bells.h"
 
 /* ---- bound: lies about the cut ---- */

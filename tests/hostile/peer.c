@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -80,7 +81,8 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 				SERVE },
 	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL },
 		{ "wrong-records", wrong_records, CALL },
-	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL },
+	{ "bad-binds", bad_binds, CALL }, { "names-again", names_again, CALL },
+		{ "many-bells", many_bells, CALL },
 		{ "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell,
 						      BOTH },
