@@ -126,7 +126,7 @@ struct ring_rx {
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
 static inline void ring_tx_open(struct ring_tx *r, uint64_t epoch, uint64_t cut)
 {
-	/* first: who polls without a lock takes rd > wr for room */
+	/* first: who polls without a lock takes rd > wr for a ring without bytes */
 	__atomic_store_n(&r->rd, cut, __ATOMIC_RELEASE);
 	__atomic_store_n(&r->wr, cut, __ATOMIC_RELEASE);
 	atomic_store_explicit(&r->sh->final, RING_NO_FINAL, memory_order_relaxed);

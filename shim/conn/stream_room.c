@@ -144,6 +144,15 @@ static uint64_t large_now(const struct ring_tx *r)
 	return r->large_size && r->buf == r->large ? r->size : 0;
 }
 
+/* Who polls sees it without a lock: it changes at once, and not by way of none. */
+static void fits(struct stream *s, uint64_t room, bool full)
+{
+	uint64_t unused = room < s->snd.ring.size ? s->snd.ring.size - room : 0;
+
+	s->snd.tcp_full = full;
+	__atomic_store_n(&s->snd.ring.unused, unused, __ATOMIC_RELAXED);
+}
+
 void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
@@ -152,19 +161,18 @@ void stream_fit_tcp(struct stream *s)
 		old = s->snd.ring.old_to > s->snd.ring.rd ? s->snd.ring.old_to - s->snd.ring.rd : 0,
 		least;
 
-	s->snd.ring.unused = s->snd.tcp_full = 0;
-	if (!l || (l->wire && !large_now(&s->snd.ring)))	/* so little TCP takes */
+	if (!l || (l->wire && !large_now(&s->snd.ring))) {	/* so little TCP takes */
+		fits(s, UINT64_MAX, false);
 		return;
+	}
 	room = tcp_takes(s, &full);
 	room = room > old ? room - old : 0;
 	if (l->wire) {
 		least = l->wire->least(l, s->snd.ring.size);
 		room = room > least ? room : least;
-	} else {
-		s->snd.tcp_full = full;
+		full = false;
 	}
-	if (room < s->snd.ring.size)
-		s->snd.ring.unused = s->snd.ring.size - room;
+	fits(s, room, full);
 }
 
 #define LOCAL_FULLS 64	/* calls that found too little room, in a segment of both ends */

@@ -25,8 +25,8 @@ static bool leaves_room(uint64_t used, uint64_t limit)
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
-	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused,
-		 dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED);
+	uint64_t rd = r->rd, wr = r->wr, dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED),
+		 limit = r->size - __atomic_load_n(&r->unused, __ATOMIC_RELAXED);
 
 	/* With the credit that we know: its line is the receiver's, who writes it with each
 	 * message. Nothing follows a run in device memory. */
@@ -35,7 +35,8 @@ static bool roomy(const struct ring_tx *r)
 	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
 	if (rd < r->rd)
 		rd = r->rd;
-	return dev <= rd && (rd > wr || leaves_room(wr - rd, limit));
+	/* rd > wr: the ring is about to be opened, and empty */
+	return dev <= rd && leaves_room(rd > wr ? 0 : wr - rd, limit);
 }
 
 bool stream_rx_resent(struct stream *s)
