@@ -7,8 +7,8 @@
 
 Names are those that nm shows in the objects: functions and globals, whoever calls, reads, or
 takes the address. Functions that the library exports are libc's names, and no arrows. An
-#include is an arrow, too. Also looked for: folders that reach each other, and more than three
-files of one folder that do.
+#include is an arrow, too. Also looked for: folders that reach each other, more than three files
+of one folder that do, and a folder's README that says "Called by A, B" of others than call it.
 
 What is not yet so stands in tests/scripts/arrows.known, one a line: FILE NAME for a name, FILE
 "HEADER" for an #include, "cycle FOLDER FILE..." for files that reach each other. A line there
@@ -103,6 +103,21 @@ def knots(edges):
     return [k for k in found if len(k) > 1]
 
 
+def readmes(used):
+    """used: {folder: folders that it calls}. What comes after ";" or "(" may say more."""
+    for page in glob.glob("shim/*/README.md") + glob.glob("rdma/*/README.md"):
+        d = folder(page)
+        said = re.search(r"Called by ([^.;(]*)", open(page).read())
+        if not said:
+            continue
+        words = set(re.findall(r"[a-z][a-z/]*", said[1]))
+        named = {f for f in used if f in words or f.startswith("shim/") and f[5:] in words}
+        calls = {f for f in used if d in used[f] and f != d}
+        if named != calls:
+            fail(f"{page} says that it is called by {', '.join(sorted(named)) or 'nobody'}; "
+                 f"it is by {', '.join(sorted(calls)) or 'nobody'}")
+
+
 def main():
     may = permitted()
     for k in knots(may):
@@ -128,6 +143,7 @@ def main():
     for a in sorted(may):
         for b in sorted(may[a] - used[a]):
             fail(f"the table permits {a} -> {b}, and nobody goes there")
+    readmes(used)
     known = [line.strip() for line in open(KNOWN) if line.strip()
              and line[0] != "#"] if os.path.exists(KNOWN) else []
     for line in sorted(set(is_so) - set(known)):
