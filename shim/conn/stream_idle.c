@@ -36,7 +36,7 @@ static uint64_t limit_us, next_us;
 static uint32_t at;		/* of a round of looks that is under way, 0: none is */
 static uint64_t round_us;
 
-static bool counts(const struct stream *s) { return s->path != PATH_RDMA; }
+static bool counts(const struct stream *s) { return !stream_path(s)->registered; }
 
 static void look_soon(void)
 {
@@ -239,7 +239,8 @@ static int look(struct stream *s, uint64_t now, uint64_t idle)
 	bool left = false;
 	int n = 0;
 
-	if (!l || l->path->far || l->segment.preallocated || atomic_load(&l->state) != LINK_UP)
+	if (!l || l->path->registered || l->segment.preallocated ||
+	    atomic_load(&l->state) != LINK_UP)
 		return 0;
 	if (lock_try(&s->rcv.lock)) {
 		n += rest_received(s, now, idle, &left);

@@ -11,6 +11,8 @@
  *
  *   far      the ends are on two hosts: they find each other by another way, the control
  *            connection is TCP, and nothing can come beside a record
+ *   registered  a device has the pages of its rings: all are had from the start, count as that
+ *            device's, and are not given back (conn/stream_idle.c)
  *   wire     NULL: both ends have one segment, so what is written there is told. Else each has his
  *            own, and the wire brings what is new from one to the other. So it lasts no longer
  *            than the process that wrote it, and nothing else of the other's segment can be seen
@@ -142,7 +144,7 @@ struct path_device {
 
 struct path {
 	enum path_kind kind;
-	bool far;
+	bool far, registered;
 	const struct path_wire *wire;
 	const struct path_device *device;
 

@@ -31,8 +31,10 @@ static struct stream streams[STREAMS], *s = streams;
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top = 1;
 #define the_link links[0]
+const struct path path_tcp = { .kind = PATH_TCP };
 const struct path path_shm = { .kind = PATH_SHM };
-const struct path path_rdma = { .kind = PATH_RDMA, .far = true };
+const struct path path_rdma = { .kind = PATH_RDMA, .far = true, .registered = true };
+const struct path *const paths[PATH_KINDS] = { [PATH_TCP] = &path_tcp, &path_shm, &path_rdma };
 static struct stat_row row;
 static uint64_t has;		/* memory of the machine */
 static int memfd, kicks, fallbacks;
