@@ -8,8 +8,10 @@
  *   NEW     young: calls go straight to the kernel (counted in plain.tx and plain.rx while inside)
  *   ATTACHED  may be cut: every call takes the direction's lock, is non-blocking in the kernel,
  *           and sleeps in poll() on the socket and a bell
- *   TCP_FOR_NOW  stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
- *   TCP_ONLY  stays on TCP for good: one look-up and a tail call
+ *   TCP_FOR_NOW  stays on TCP for now (policy, refused, a pause between two cuts); as NEW, but does
+ *           not earn
+ *   TCP_ONLY  stays on TCP for good (also: nobody was there at the last search): one look-up and a
+ *           tail call
  *
  * Locks: those of the two halves (snd.lock, rcv.lock); both guard which fds are the stream's.
  * Order: rcv.lock before snd.lock before link/bell/epoll locks. Nobody sleeps holding one.
