@@ -5,11 +5,13 @@ demo: deps deps-demo
 	@B=$(B) SHIM=$(lib) tools/demo.sh
 
 # ---- documents generated from the tables; tests/scripts/check-docs.sh says when they are stale
-# tools/gen-NAME-doc.sh prints docs/NAME.md.
-docs: deps
+# tools/gen-NAME-doc.sh prints docs/NAME.md; tools/gen-parts.sh pages of which parts are generated.
+docs: deps $(rdmastat)
 	$(Q)for g in $(wildcard tools/gen-*-doc.sh); do d=$${g#tools/gen-}; \
 		d=docs/$${d%-doc.sh}.md; \
 		$$g > $$d.new && mv $$d.new $$d || exit 1; echo "  GEN     $$d"; done
+	$(Q)$(if $(rdmastat),for d in $$(tools/gen-parts.sh); do B=$(B) tools/gen-parts.sh $$d > \
+		$$d.new && mv $$d.new $$d || exit 1; echo "  GEN     parts of $$d"; done)
 
 # What goes where: FILES:MODE:DIRECTORY. Directories below conf/ keep their names.
 SYSDIR ?= $(DATADIR)/rdmashim

@@ -1,18 +1,18 @@
 #!/bin/bash
-# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md) are what the
-# tables say; the versions that docs/protocol.md names are those of the headers, and that of
-# docs/CHANGELOG.md is the product's; what else the pages say of the tree is so (claims.py).
+# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md,
+# tools/gen-parts.sh pages of which parts are) are what the tables say; the versions that
+# docs/protocol.md names are those of the headers, and that of docs/CHANGELOG.md is the product's;
+# what else the pages say of the tree is so (claims.py).
 # TIMEOUT: 60
 cd "$(dirname "$0")/../.." || exit 1
 bad=0 n=0
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-for g in tools/gen-*-doc.sh; do
-	[[ -e $g ]] || { echo "nothing is generated"; exit 77; }
-	d=docs/$(basename "$g" -doc.sh)
-	d=${d/gen-/}.md
-	if ! $g >"$tmp/page" || [[ ! -s $tmp/page ]]; then
-		echo "$g fails"
+same() {	# PAGE COMMAND...: which prints it
+	local d=$1
+	shift
+	if ! "$@" >"$tmp/page" || [[ ! -s $tmp/page ]]; then
+		echo "$* fails"
 		bad=1
 	elif ! diff -u "$d" "$tmp/page" >"$tmp/diff"; then
 		echo "$d is stale: run make docs"
@@ -20,6 +20,14 @@ for g in tools/gen-*-doc.sh; do
 		bad=1
 	fi
 	((n++))
+}
+for g in tools/gen-*-doc.sh; do
+	[[ -e $g ]] || { echo "nothing is generated"; exit 77; }
+	d=docs/$(basename "$g" -doc.sh)
+	same "${d/gen-/}.md" "$g"
+done
+for d in $(tools/gen-parts.sh); do
+	same "$d" tools/gen-parts.sh "$d"
 done
 version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the place of #
 	local v
