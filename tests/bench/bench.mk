@@ -9,6 +9,11 @@ bench-load: tests
 bench-apps: tests deps-bench deps-bench-apps
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/apps.sh $(N) $(APPS)
 
+# Of the bytes of bulk answers, how many leave TCP, alone and beside programs that compute.
+# PROGRAMS="curl bulk_page": some of them only.
+bench-hits: tests deps-bench
+	@B=$(B) SHIM=$(lib) tests/bench/hits.sh $(N) $(PROGRAMS)
+
 # rdmastat itself, on many processes and connections.
 bench-rdmastat: tests
 	@B=$(B) SHIM=$(lib) tests/bench/rdmastat.py

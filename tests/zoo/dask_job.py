@@ -1,8 +1,11 @@
 """dask_job.py scheduler|worker|client ADDRESS [NAME DIRECTORY]: dask's three kinds of process. The
-client has blocks made, moved from worker to worker, and prints a sum of what came back."""
+client has blocks made, moved from worker to worker, and prints a sum of what came back.
+dask_job.py blocks ADDRESS: a client that has 40 blocks of 8 MB moved, and prints how long it took
+them (for tests/bench/hits.sh)."""
 import asyncio
 import hashlib
 import sys
+import time
 
 ROLE, ADDRESS = sys.argv[1], sys.argv[2]
 
@@ -49,7 +52,21 @@ def client():
         c.shutdown()
 
 
-if ROLE == "client":
-    client()
+def blocks():
+    from distributed import Client, wait
+    with Client(ADDRESS, timeout=30) as c:
+        c.wait_for_workers(2, timeout=30)
+        one, two = sorted(c.scheduler_info()["workers"])
+        made = c.map(lambda i: bytes([i]) * 8000000, range(40), workers=[one], pure=False)
+        wait(made)
+        begun = time.monotonic()
+        sizes = c.gather(c.map(len, made, workers=[two], pure=False))
+        print("took %.6f" % (time.monotonic() - begun))
+        assert sizes == [8000000] * 40
+        c.shutdown()
+
+
+if ROLE in ("client", "blocks"):
+    {"client": client, "blocks": blocks}[ROLE]()
 else:
     asyncio.run({"scheduler": scheduler, "worker": worker}[ROLE]())
