@@ -27,6 +27,7 @@ struct hold {
 	_Atomic uint8_t on;	/* until due_us, and then own_lowat is put back */
 	uint8_t never, bulk;
 	uint32_t own_lowat, ours;
+	unsigned long pace;	/* ours, bytes a second; 0: it has its own */
 	uint64_t due_us;
 };
 

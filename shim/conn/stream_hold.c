@@ -1,16 +1,17 @@
 /*
  * stream_hold.c - what TCP takes of a connection while the other end is looked for, and until it
- * is cut over, is held small. TCP takes megabytes in the two milliseconds that takes, and all
- * that it has the reader must take first: a page of 20 MB was half over by then.
+ * is cut over, is held small. TCP carries megabytes in the two milliseconds that takes, and what
+ * it has the reader must take first: a page of 20 MB was half over by then.
  *
- * The kernel does it: TCP_NOTSENT_LOWAT on the sender's socket, so a send that blocks, one that
- * does not, and who polls, all find no room beyond it, and hear of it when there is. It is put
- * back at the cut, when the search is given up, and by the background thread after `overflow`
- * whatever came of it: for the reader may be waiting for what TCP would have taken. Whoever
- * waits in our own wait for room puts it back, too.
+ * The kernel does it, by two options of the sender's socket. TCP_NOTSENT_LOWAT: a send that
+ * blocks, one that does not, and who polls, all find no room beyond it, and hear of it when there
+ * is. SO_MAX_PACING_RATE: what the reader takes at once leaves nothing unsent, so the first alone
+ * bounds nothing. They are put back at the cut, when the search is given up, and by the background
+ * thread after `overflow` whatever came of it: for the reader may be waiting for what TCP would
+ * have taken. Whoever waits in our own wait for room puts them back, too.
  *
- * The option is the program's. It is put back before the program asks for it or sets it (and the
- * stream is never held again), and before another process gets the socket.
+ * The options are the program's. They are put back before the program asks for one or sets it (and
+ * the stream is never held again), and before another process gets the socket.
  *
  * Locks: both, by hold_begin(); snd.lock, by hold_over(); held by the caller of the others. A
  * socket that may be another's by then is not touched: a number is taken from a stream under its
@@ -28,6 +29,9 @@
 #include "conn/stream_wait.h"
 
 #define PATIENT_US 1000000	/* a send with a shorter timeout is not held up */
+#define PACE_US    500		/* TCP sends `earn_hold` bytes in so much time, */
+#define PACE_LEAST 64000000	/* or so many in a second */
+#define NO_PACE    (~0ul)	/* the kernel's: as fast as it can */
 
 static bool may_hold(const struct stream *s)
 {
@@ -58,6 +62,26 @@ static bool stays_writable(int fd, uint32_t *most)
 	return true;
 }
 
+static int rate(int fd, unsigned long *ret)
+{
+	uint32_t len = sizeof *ret;
+
+	return (int)sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, ret, &len);
+}
+
+/* What the reader takes at once TCP sends at once, and nothing waits to be sent: so it is paced,
+ * too. Whoever reads before he can be cut over has something to read. */
+static void pace(struct stream *s, int fd)
+{
+	unsigned long own = 0, most = shim_tunables()->earn_hold * (1000000 / PACE_US);
+
+	most = most > PACE_LEAST ? most : PACE_LEAST;
+	s->snd.hold.pace = 0;
+	if (rate(fd, &own) >= 0 && own == NO_PACE &&
+	    sys(SYS_setsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &most, sizeof most) >= 0)
+		s->snd.hold.pace = most;
+}
+
 static void hold(struct stream *s)
 {
 	uint32_t own = 0, most = (uint32_t)shim_tunables()->earn_hold, len = sizeof own;
@@ -70,6 +94,7 @@ static void hold(struct stream *s)
 		s->snd.hold.never = 1;
 		return;
 	}
+	pace(s, fd);
 	s->snd.hold.own_lowat = own;
 	s->snd.hold.ours = most;
 	s->snd.hold.due_us = now_us() + shim_tunables()->overflow;
@@ -122,6 +147,15 @@ static bool is_ours(const struct stream *s, int fd)
 	       now == s->snd.hold.ours;
 }
 
+static void pace_end(struct stream *s, int fd)
+{
+	unsigned long now = 0;
+
+	if (s->snd.hold.pace && rate(fd, &now) >= 0 && now == s->snd.hold.pace)
+		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &(unsigned long){ NO_PACE },
+		    sizeof now);
+}
+
 void hold_end(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
@@ -129,7 +163,10 @@ void hold_end(struct stream *s)
 	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return;
 	atomic_store(&s->snd.hold.on, 0);
-	if (fd >= 0 && is_ours(s, fd))	/* who waits for room is woken by the kernel */
+	if (fd < 0)
+		return;
+	pace_end(s, fd);
+	if (is_ours(s, fd))	/* who waits for room is woken by the kernel */
 		sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT,
 		    &s->snd.hold.own_lowat, sizeof s->snd.hold.own_lowat);
 }

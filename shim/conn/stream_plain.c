@@ -120,11 +120,11 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n, ui
 {
 	int e = errno;
 
-	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW ||
-	    !atomic_load(&s->connected))
+	if (atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
 		return;
 	stream_mark(s);
-	if (!connecting(s))
+	/* one that is upgraded at once is held like one that earns now */
+	if (atomic_load(&s->upgrade) || !connecting(s))
 		earn_will_move(s, n, turn);
 	errno = e;
 }

@@ -296,7 +296,8 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
  * put back what was there: nobody may look, or set it, meanwhile. */
 static bool delay_held(struct stream *s, int level, int name)
 {
-	if (level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) {
+	if ((level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) ||
+	    (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)) {
 		stream_lock(s);
 		hold_end(s);
 		s->snd.hold.never = 1;

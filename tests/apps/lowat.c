@@ -1,7 +1,7 @@
 /*
- * lowat.c - TCP_NOTSENT_LOWAT of a sender whose other end is looked for is the library's for a
- * while. The program sees its own all the same, the kernel has it again after that while, and no
- * other process gets the socket without.
+ * lowat.c - TCP_NOTSENT_LOWAT of a sender whose other end is looked for, and SO_MAX_PACING_RATE,
+ * are the library's for a while. The program sees its own all the same, the kernel has them
+ * again after that while, and no other process gets the socket without.
  *
  *   lowat own	the program has set it: it stays
  *   lowat get	it asks
@@ -10,6 +10,10 @@
  *   lowat vfork	... and another program in it
  *   lowat past	it sets it past the library: it stays
  *   lowat thread	the library's thread cannot be made
+ *   lowat paced	as own, of the rate, set past the library
+ *   lowat rate	as get, of the rate: what is sent until then goes no faster
+ *   lowat pace	as set, of the rate
+ *   lowat passed	as past, of the rate
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
  *   lowat told	... and who was told of room finds it
@@ -38,6 +42,8 @@
 #include "arch/arch.h"
 
 #define OWN 40000
+#define OWN_RATE 3000000000ul
+#define NO_RATE (~0ul)
 
 static char buf[4 << 20], much[100 << 20];
 
@@ -55,6 +61,16 @@ static int kernels(int fd)
 
 	return sys6(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (long)&v, (long)&len, 0)
 		? -1 : v;
+}
+
+static unsigned long kernels_rate(int fd)
+{
+	unsigned long v = 0;
+	socklen_t len = sizeof v;
+
+	if (sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, (long)&v, (long)&len, 0))
+		die("getsockopt");
+	return v;
 }
 
 static void past(int fd, int v)
@@ -77,6 +93,37 @@ static void set(int fd, int v)
 {
 	if (setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &v, sizeof v))
 		die("setsockopt");
+}
+
+static unsigned long programs_rate(int fd)
+{
+	unsigned long v = 0;
+	socklen_t len = sizeof v;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &v, &len))
+		die("getsockopt");
+	return v;
+}
+
+static void pace(int fd, unsigned long v)
+{
+	if (setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &v, sizeof v))
+		die("setsockopt");
+}
+
+static void pace_past(int fd, unsigned long v)
+{
+	if (sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, (long)&v, sizeof v, 0))
+		die("setsockopt");
+}
+
+static void want_rate(int fd, unsigned long should)
+{
+	if (programs_rate(fd) == should && kernels_rate(fd) == should)
+		return;
+	fprintf(stderr, "rate: %lu of the program, %lu of the kernel, not %lu\n",
+		programs_rate(fd), kernels_rate(fd), should);
+	exit(1);
 }
 
 static void want(const char *what, int is, int should)
@@ -128,7 +175,7 @@ static void in_child(int fd)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(kernels(fd) != 0);
+		_exit(kernels(fd) || kernels_rate(fd) != NO_RATE);
 	ended(pid);
 }
 
@@ -210,6 +257,68 @@ static void fills_up(int fd)
 	}
 }
 
+/* It was held when it had earned. What the program and the kernel say then; is that what it is
+ * about? */
+static bool of_the_rate(const char *what, int fd)
+{
+	if (!strcmp(what, "paced")) {
+		want_rate(fd, OWN_RATE);
+	} else if (!strcmp(what, "rate")) {
+		if (programs_rate(fd) != NO_RATE)
+			die("not its own rate");
+		want_rate(fd, NO_RATE);
+		want("of the kernel", kernels(fd), 0);
+	} else if (!strcmp(what, "pace")) {
+		pace(fd, OWN_RATE);
+		want_rate(fd, OWN_RATE);
+		want("of the kernel", kernels(fd), 0);
+	} else if (!strcmp(what, "passed")) {
+		pace_past(fd, OWN_RATE);
+		want_rate(fd, OWN_RATE);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* False: there is no such case. */
+static bool of_the_room(const char *what, int fd)
+{
+	if (!strcmp(what, "own")) {
+		want("of the kernel", kernels(fd), OWN);
+		want("of the program", programs(fd), OWN);
+	} else if (!strcmp(what, "get")) {
+		want("of the program", programs(fd), 0);
+		want("of the kernel, then", kernels(fd), 0);
+		want_rate(fd, NO_RATE);
+	} else if (!strcmp(what, "set")) {
+		set(fd, OWN);
+		want("of the kernel", kernels(fd), OWN);
+		want("of the program", programs(fd), OWN);
+	} else if (!strcmp(what, "fork")) {
+		in_child(fd);
+	} else if (!strcmp(what, "vfork")) {
+		in_program(fd);
+	} else if (!strcmp(what, "past")) {
+		past(fd, OWN);
+		want("of the program", programs(fd), OWN);
+		want("of the kernel", kernels(fd), OWN);
+	} else if (!strcmp(what, "thread")) {
+		want("of the kernel", kernels(second), 0);
+	} else if (!strcmp(what, "timeout")) {
+		timeout(fd, &(struct timeval){ .tv_usec = 5000 });
+		want("of the kernel", kernels(fd), 0);
+	} else if (!strcmp(what, "time")) {
+		while (kernels(fd) || kernels_rate(fd) != NO_RATE)
+			usleep(1000);
+	} else if (!strcmp(what, "poll")) {
+		fills_up(fd);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -218,10 +327,12 @@ int main(int argc, char **argv)
 	int fd[2];
 
 	if (argc > 2)
-		return kernels(atoi(argv[2])) != 0;
+		return kernels(atoi(argv[2])) || kernels_rate(atoi(argv[2])) != NO_RATE;
 	pair(fd, strcmp(what, "listener") ? &none : &some);
 	if (!strcmp(what, "own"))
 		set(fd[0], OWN);
+	if (!strcmp(what, "paced"))	/* with the library's knowledge it would stay on TCP */
+		pace_past(fd[0], OWN_RATE);
 	if (!strcmp(what, "listener")) {
 		if (fcntl(fd[1], F_SETFL, 0))
 			die("fcntl");
@@ -243,40 +354,15 @@ int main(int argc, char **argv)
 	n = send(fd[0], buf, 100000, MSG_NOSIGNAL);	/* it has earned */
 	if (n < 0)
 		die("send");
-	held = kernels(fd[0]) > 0 && strcmp(what, "own");
-	if (!strcmp(what, "own")) {
-		want("of the kernel", kernels(fd[0]), OWN);
-		want("of the program", programs(fd[0]), OWN);
-		held = true;
-	} else if (!strcmp(what, "get")) {
-		want("of the program", programs(fd[0]), 0);
-		want("of the kernel, then", kernels(fd[0]), 0);
-	} else if (!strcmp(what, "set")) {
-		set(fd[0], OWN);
-		want("of the kernel", kernels(fd[0]), OWN);
-		want("of the program", programs(fd[0]), OWN);
-	} else if (!strcmp(what, "fork")) {
-		in_child(fd[0]);
-	} else if (!strcmp(what, "vfork")) {
-		in_program(fd[0]);
-	} else if (!strcmp(what, "past")) {
-		past(fd[0], OWN);
-		want("of the program", programs(fd[0]), OWN);
-		want("of the kernel", kernels(fd[0]), OWN);
-	} else if (!strcmp(what, "thread")) {
-		held = second_held;
-		want("of the kernel", kernels(second), 0);
-	} else if (!strcmp(what, "timeout")) {
-		timeout(fd[0], &(struct timeval){ .tv_usec = 5000 });
-		want("of the kernel", kernels(fd[0]), 0);
-	} else if (!strcmp(what, "time")) {
-		while (kernels(fd[0]))
-			usleep(1000);
-	} else if (!strcmp(what, "poll")) {
-		fills_up(fd[0]);
-	} else {
+	held = kernels(fd[0]) > 0;
+	if (held && strcmp(what, "own") && strcmp(what, "paced") && kernels_rate(fd[0]) == NO_RATE)
+		die("as fast as it can");
+	if (!of_the_rate(what, fd[0]) && !of_the_room(what, fd[0]))
 		return 2;
-	}
+	if (!strcmp(what, "own"))
+		held = true;
+	if (!strcmp(what, "thread"))
+		held = second_held;
 	printf("%s: well\n", what);
 	return held ? 0 : 3;
 }

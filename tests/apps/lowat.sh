@@ -1,14 +1,15 @@
 #!/bin/bash
-# While the other end of a sender is looked for TCP takes little of it, by an option that is the
-# program's: it sees its own, has it again after a while, and so has another process that gets the
-# socket.
+# While the other end of a sender is looked for TCP takes little of it, by two options that are the
+# program's: it sees its own, has them again after a while, and so has another process that gets
+# the socket.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}
 
 job() {
 	local what rc over earn
-	for what in own get set past fork vfork thread time poll told listener timeout; do
+	for what in own get set past fork vfork thread paced rate pace passed time poll told \
+		listener timeout; do
 		# Long enough to be seen; where it is waited for the end of it, not for long.
 		over=5s earn=64K
 		[[ $what =~ ^(time|poll|told|listener)$ ]] && over=300ms
