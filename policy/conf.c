@@ -360,6 +360,32 @@ static int parse_users(struct parser *p)
 	return rc;
 }
 
+/* Of the programs of the section. */
+static int parse_go(struct parser *p)
+{
+	static const char *const words[] = { "on", "off" };
+	const struct word *w = &p->w[1];
+	struct policy *pol = p->pol;
+	int rc = 0;
+
+	if (p->nw < 2)
+		rc = conf_missing(p, "on or off", "go on or go off");
+	if (!rc)
+		rc = conf_words(p, 2, "go on or go off");
+	if (!rc && pol->ngo == GO_MAX)
+		rc = conf_fail(p, w->col, "more than %d go lines; write patterns", GO_MAX);
+	if (rc)
+		return rc;
+	if (!word_is(w->s, w->len, "on") && !word_is(w->s, w->len, "off"))
+		return conf_fail_word(p, w, "is neither on nor off", "write go on or go off",
+				      words, 2);
+	pol->go[pol->ngo++] = (struct go_rule){
+		.program = p->program.s, .program_len = p->program.len,
+		.on = word_is(w->s, w->len, "on"), .at = here(p),
+	};
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*parse)(struct parser *p);
@@ -368,6 +394,7 @@ static const struct {
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 	{ "rdma_via", parse_via }, { "include", include_parse },
 	{ "discovery_dir", parse_discovery_dir }, { "peer_users", parse_users },
+	{ "go", parse_go },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -387,7 +414,7 @@ static int unknown_statement(struct parser *p)
 				 "'=' does not belong here; write the key, a blank and the value");
 	return conf_fail_word(p, &w, "is not a key",
 			      "known are mode, program, use, include, key_file, rdma_networks, "
-			      "rdma_via, discovery_dir, peer_users and the tunables of "
+			      "rdma_via, discovery_dir, peer_users, go and the tunables of "
 			      "rdmashim.conf(5)",
 			      all, STATEMENTS + CONF_KEYS);
 }

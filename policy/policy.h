@@ -131,6 +131,10 @@ const char *policy_discovery_dir(const struct policy *p);
  * (peer_users). */
 bool policy_takes_from(const struct policy *p, uid_t uid);
 
+/* May the system call stubs of this program be replaced, if it is Go's (docs/go.md)? Not unless the
+ * policy says so. */
+bool policy_go(const struct policy *p, const char *program);
+
 /* How another host's library proves itself: the file with the key that both have ("" = none), or
  * its address. */
 const char *policy_key_file(const struct policy *p);

@@ -383,6 +383,14 @@ bool policy_takes_from(const struct policy *p, uid_t uid)
 	return p->any_user || i < p->nusers;
 }
 
+bool policy_go(const struct policy *p, const char *program)
+{
+	for (size_t i = 0; !p->all_tcp && i < p->ngo; i++)
+		if (glob_match(p->go[i].program, p->go[i].program_len, program))
+			return p->go[i].on;
+	return false;
+}
+
 static size_t first_match(const struct addr_pat *list, size_t n, const struct sockaddr *a)
 {
 	struct end e;

@@ -17,6 +17,7 @@ struct addr_pat {
 
 #define NETWORKS_MAX 64
 #define USERS_MAX    64
+#define GO_MAX       64
 
 struct rule {
 	const char *program;		/* glob inside the text of its file */
@@ -60,6 +61,13 @@ struct policy {
 	uid_t user[USERS_MAX];		/* peer_users */
 	size_t nusers;
 	bool any_user;
+	struct go_rule {		/* go: the first whose program matches decides */
+		const char *program;	/* as in struct rule */
+		size_t program_len;
+		bool on;
+		uint32_t at;
+	} go[GO_MAX];
+	size_t ngo;
 	const struct old_name *old[OLD_NAMES];	/* old names that it has */
 	uint32_t old_at[OLD_NAMES];	/* POLICY_AT of each */
 	unsigned nold;

@@ -554,6 +554,23 @@ START_TEST(test_users)
 }
 END_TEST
 
+START_TEST(test_go)
+{
+	struct policy *p = must_parse("program caddy\ngo on\nprogram etcd*\ngo off\nprogram *\n");
+
+	ck_assert(policy_go(p, "caddy"));
+	ck_assert(!policy_go(p, "caddy2"));
+	ck_assert(!policy_go(p, "etcd"));
+	policy_free(p);
+	p = must_parse("program caddy\ngo off\nprogram *\ngo on\nprogram nats\ngo off\n");
+	ck_assert(!policy_go(p, "caddy"));	/* the first that matches */
+	ck_assert(policy_go(p, "nats"));
+	policy_free(p);
+	ck_assert(!policy_go(policy_builtin(), "caddy"));
+	ck_assert(!policy_go(policy_all_tcp(REASON_BAD_POLICY), "caddy"));
+}
+END_TEST
+
 START_TEST(test_other_hosts)
 {
 	struct policy *p = must_parse("discovery_dir /meet\nkey_file /etc/x.key\nrdma_networks "
@@ -624,6 +641,7 @@ int main(void)
 	tcase_add_loop_test(t, test_decide, 0, COUNT(cases));
 	tcase_add_test(t, test_fixed_policies);
 	tcase_add_test(t, test_users);
+	tcase_add_test(t, test_go);
 	tcase_add_test(t, test_other_hosts);
 	tcase_add_test(t, test_via);
 	tcase_add_test(t, test_load);
