@@ -23,6 +23,9 @@ extern _Atomic uint32_t shim_mode;			/* of it, enum stat_mode */
 extern char shim_policy_file[256];			/* as at start: programs overwrite their
 							 * environment */
 extern char shim_program[64];				/* basename of the executable */
+extern char shim_go[96];				/* of a Go program: its version, and what
+							 * became of its stubs (golang/); "": it is
+							 * none, or nobody asked */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked
 							 * child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background

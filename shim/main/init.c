@@ -15,6 +15,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "deferred/defer.h"
+#include "golang/golang.h"
 #include "libc/libc.h"
 #include "main/watch.h"
 #include "policy/conf.h"
@@ -208,5 +209,7 @@ __attribute__((constructor)) static void shim_init(void)
 		fork_handlers_start();
 		shim_on = true;
 	}
+	if (shim_on && policy_go(atomic_load(&shim_policy), shim_program))
+		golang_begin();
 	errno = saved;
 }

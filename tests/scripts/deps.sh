@@ -28,7 +28,7 @@ check="$rdmastat $probes pkg-config:pkg-config pc=check:check \
 wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite \
 /usr/lib/python3/dist-packages/grpc:python3-grpcio
-	zsh:zsh yamllint:yamllint
+	zsh:zsh yamllint:yamllint go:golang-go
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client
 	ip:iproute2 runuser:util-linux
 	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf

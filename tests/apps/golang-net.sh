@@ -1,0 +1,48 @@
+#!/bin/bash
+# Go's own tests of net, os/exec and os/signal, with `go on`, by default and under forced cuts: each
+# has the result that it has without the library, and connections take a fast path.
+# TIMEOUT: 600
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/golang.bash"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
+src=$(go env GOROOT)/src
+[[ -e $src/net/net_test.go ]] || skip "no sources of Go's tests (package golang-src)"
+
+# results FILE: a line for each test
+results() { sed -nE 's/^ *--- ([A-Z]+): ([^ ]+) .*/\2 \1/p' "$1" | sort; }
+# suite PACKAGE FLAGS...: as the mode and the policy say, in $TMP/PACKAGE.$1
+suite() {	# AS PACKAGE FLAGS...
+	local as=$1 name=${2//\//-} pkg=$2
+	shift 2
+	(cd "$src/$pkg" && run_with shim timeout -s KILL 200 "$TMP/$name.test" -test.v \
+		-test.short "$@") >"$TMP/$name.$as" 2>&1
+	results "$TMP/$name.$as" >"$TMP/$name.$as.results"
+	[[ -s $TMP/$name.$as.results ]] || fail "$pkg, $as: $(tail -n 5 "$TMP/$name.$as")"
+}
+for pkg in net os/exec os/signal; do
+	name=${pkg//\//-}
+	nice go test -c -o "$TMP/$name.test" "$pkg" >"$TMP/go.log" 2>&1 ||
+		fail "go test -c $pkg: $(tail -n 5 "$TMP/go.log")"
+	begin_mode bare
+	policy
+	(cd "$src/$pkg" && timeout -s KILL 200 "$TMP/$name.test" -test.v -test.short) \
+		>"$TMP/$name.bare" 2>&1
+	results "$TMP/$name.bare" >"$TMP/$name.bare.results"
+	n=$(grep -c ' PASS$' "$TMP/$name.bare.results")
+	((n > 5)) || fail "$pkg: only $n pass without the library"
+	for cuts in 0 1ms; do
+		begin_mode both
+		policy 'go on' 'log_level 3' 'earn_bytes 0' 'earn_rounds 0' "force_cut_every $cuts"
+		rm -f "$TMP/shim.both"
+		suite "cuts-$cuts" "$pkg"
+		grep -q 'a Go program, .* stubs' "$TMP/shim.both" || fail "$pkg was not patched"
+		diff "$TMP/$name.bare.results" "$TMP/$name.cuts-$cuts.results" >"$TMP/diff" ||
+			fail "$pkg, forced cuts $cuts: $(cat "$TMP/diff")"
+		say "$pkg, forced cuts $cuts: $n pass," \
+			"$(grep -c ' SKIP$' "$TMP/$name.bare.results") skip," \
+			"$(grep -c ' FAIL$' "$TMP/$name.bare.results") fail, as without;" \
+			"$(grep -c 'cut over' "$TMP/shim.both") cuts"
+		[[ $pkg != net ]] || (($(grep -c 'cut over' "$TMP/shim.both") > 10)) ||
+			fail "no connection left TCP"
+	done
+done
