@@ -32,7 +32,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 8
+#define STAT_VERSION 9
 #define STAT_BUILD_SINCE 7	/* versions that have stat_header.build */
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
@@ -73,6 +73,8 @@ struct stat_row {
 	_Atomic uint64_t tx_base, rx_base;
 };
 
+#define STAT_GO 96
+
 /* What the policy lets a process do. REFUSED: its policy file is missing or cannot be used. */
 enum stat_mode { STAT_MODE_OFF, STAT_MODE_ON, STAT_MODE_REFUSED, STAT_MODES };
 
@@ -100,6 +102,9 @@ struct stat_header {
 	/* Now: the rings that the process sends by and that have memory, and how much; and how
 	 * much they may have, 0: not known. */
 	_Atomic uint64_t rings_held, ring_bytes, ring_budget;
+	/* Of a Go program whose policy says `go on`: its version, and how many of its system
+	 * calls come to the library, or why none does (docs/go.md). "": of any other. */
+	char go[STAT_GO];
 };
 
 #define STAT_CALLS       128	/* places for kinds of calls */

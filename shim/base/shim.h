@@ -11,6 +11,7 @@
 
 #include "base/sys.h"
 #include "policy/policy.h"
+#include "policy/stat.h"
 
 /* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once, at the start. */
 extern bool shim_on;
@@ -23,7 +24,7 @@ extern _Atomic uint32_t shim_mode;			/* of it, enum stat_mode */
 extern char shim_policy_file[256];			/* as at start: programs overwrite their
 							 * environment */
 extern char shim_program[64];				/* basename of the executable */
-extern char shim_go[96];				/* of a Go program: its version, and what
+extern char shim_go[STAT_GO];				/* of a Go program: its version, and what
 							 * became of its stubs (golang/); "": it is
 							 * none, or nobody asked */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked

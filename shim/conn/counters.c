@@ -30,6 +30,7 @@ void shim_stat_first(int fd)
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
 		atomic_store(&stat_self()->mode, atomic_load(&shim_mode));
+		memcpy(stat_self()->go, shim_go, sizeof shim_go);
 		atomic_store(&stat_made, true);
 	}
 	lock_give(&first);

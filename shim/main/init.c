@@ -209,7 +209,8 @@ __attribute__((constructor)) static void shim_init(void)
 		fork_handlers_start();
 		shim_on = true;
 	}
-	if (shim_on && policy_go(atomic_load(&shim_policy), shim_program))
-		golang_begin();
+	if (shim_on && policy_go(atomic_load(&shim_policy), shim_program) && golang_begin() &&
+	    !golang_patched())
+		shim_stat_first(-1);	/* else nobody would be told: no call of its comes here */
 	errno = saved;
 }

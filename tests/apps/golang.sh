@@ -13,6 +13,8 @@ policy 'go on' 'log_level 3'
 for_modes job 10000000
 [[ -n $SHIM ]] || exit 0
 grep -q 'a Go program, go1\.[0-9.]*, [5-8] stubs' "$TMP/shim.both" || fail "it was not patched"
+said=$(grep -o '"go": *"[^"]*"' "$TMP/stat.both.json" | sort -u)
+[[ $said == *'"go1.'*' stubs"' && $said != *$'\n'* ]] || fail "rdmastat --json: $said"
 for cuts in 1ms 200us; do
 	policy 'go on' 'log_level 3' "force_cut_every $cuts" 'earn_bytes 0' 'earn_rounds 0'
 	begin_mode both
@@ -65,6 +67,27 @@ is "$TMP/own" "cgo off, PIE" '*untouched: without cgo*'
 if go list race >/dev/null 2>&1 && nice go build -race -o "$TMP/race" "$src" 2>/dev/null; then
 	is "$TMP/race" "race detector" '*untouched: built with a sanitizer'
 fi
+# What rdmastat says of both kinds.
+# shown PROGRAM PATTERN DOCTOR
+# shellcheck disable=SC2053  # patterns they are
+shown() {
+	local port out
+	free_port port
+	start shim "$TMP/server.log" "$1" server "$port"
+	wait_port "$port"
+	out=$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -o pid,go | grep "^ *$PID ")
+	[[ $out == $2 ]] || fail "rdmastat: '$out'"
+	out=$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why "$PID" | grep '^ *go ')
+	[[ $out == $2 ]] || fail "why: '$out'"
+	out=$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" doctor | grep -A1 -w go)
+	[[ $out == $3 ]] || fail "doctor: '$out'"
+	say "doctor: $(head -n 1 <<<"$out")"
+	kill -KILL "$PID"
+	wait "$PID" 2>/dev/null
+}
+shown "$TMP/prog" '*go1.* stubs' '*the calls of 1 program of Go come*'
+shown "$TMP/own" '*go1.*, untouched: without cgo*' \
+	'*1 program of Go past the library: *without cgo*'
 # A stub that is not there by its name.
 damaged() {	# FROM TO WHAT
 	python3 - "$TMP/prog" "$TMP/damaged" "$1" "$2" <<'END' || fail "could not damage it"
@@ -95,11 +118,11 @@ if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):
     sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])
 END
-cp "$TMP/prog" "$TMP/mdwe"
+rm -f "$TMP/shim.both"
 shim_env
-env "${SHIM_ENV[@]}" python3 "$TMP/mdwe.py" "$TMP/mdwe" alone >"$TMP/alone.log" 2>&1 3>&-
+env "${SHIM_ENV[@]}" python3 "$TMP/mdwe.py" "$TMP/prog" alone >"$TMP/alone.log" 2>&1 3>&-
 case $? in
-3) grep -q "mdwe, policy" "$TMP/shim.both" && say "MemoryDenyWriteExecute: patched" ||
+3) grep -q "a Go program, .* stubs" "$TMP/shim.both" && say "MemoryDenyWriteExecute: patched" ||
 	fail "MemoryDenyWriteExecute: not patched" ;;
 77) say "no MemoryDenyWriteExecute here" ;;
 *) fail "MemoryDenyWriteExecute: $(head -n 5 "$TMP/alone.log")" ;;

@@ -12,11 +12,11 @@ LINK = struct.Struct("<IIBBBBHHIIIII16s16s16s16s64s")
 SITE = struct.Struct("<IBB2x5Q64Q208s")
 EVIL = b"a\x1b[31mb\nNL-c\x9bd\xc2\x9be\xff\x7ff\xe2\x80\xaeg" if "names" in sys.argv else b""
 CALLS = 128 * 48 + 64 * 128 * 2 * 8
-HEADER, HISTORY, MOVES, LINKS, SITES = 1960, 392, 256, 1024, 64
+HEADER, HISTORY, MOVES, LINKS, SITES = 2056, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
-    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 8, HEADER, ROW.size, rows, pid,
+    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 9, HEADER, ROW.size, rows, pid,
                        1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1,
                        live)
     return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")

@@ -7,6 +7,7 @@ Counter files are packed here by hand, so that the layout is checked against a s
 """
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
-HEADER, ROW, ROWS = 1960, 152, 16384
+HEADER, ROW, ROWS = 2056, 152, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
@@ -35,8 +36,9 @@ def start_time(pid):
 
 
 def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0),
-           magic=0x5453444D48535331, version=8,
-           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=(), rings=(0, 0, 0)):
+           magic=0x5453444D48535331, version=9,
+           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=(), rings=(0, 0, 0),
+           go=b""):
     h = struct.pack("<QIIIIIIQQ64s40s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(),
                     start or start_time(pid),
                     pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, build, b"/etc/p.conf",
@@ -48,7 +50,7 @@ def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0,
     e = [0] * 64
     for k, v in link_errors:
         e[k] = v
-    h += struct.pack("<64Q3Q3Q64Q3Q", *r, *tx, *rx, *e, *rings)
+    h += struct.pack("<64Q3Q3Q64Q3Q96s", *r, *tx, *rx, *e, *rings, go)
     assert len(h) == HEADER
     return h
 
@@ -205,6 +207,14 @@ class Rdmastat(unittest.TestCase):
             self.assertRegex(self.run_it().stdout, rf"{self.pid} prog +{word} ")
             p = json.loads(self.run_it("--json").stdout)["processes"][0]
             self.assertEqual((p["mode"], p["library"]), (word, "0.2 (abc)"))
+
+    def test_go(self):
+        for go, shown in (b"", None), (b"go1.19.8, 6 stubs", "go1.19.8, 6 stubs"), \
+                (b"\x1b]0;x\n" + b"y" * 90, "?]0;x?" + "y" * 89):
+            self.put(header(self.pid, go=go))
+            self.assertEqual(json.loads(self.run_it("--json").stdout)["processes"][0]["go"], shown)
+            self.assertRegex(self.run_it("-o", "pid,go").stdout,
+                             rf"{self.pid} *{re.escape(shown or '')}\n")
 
     def test_processes(self):
         self.sample()

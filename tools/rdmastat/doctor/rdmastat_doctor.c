@@ -247,6 +247,7 @@ int cmd_doctor(int argc, char **argv)
 	find_terminal(&d->r);
 	check_machine(d);
 	check_versions(d);
+	check_go(d);
 	check_children(d);
 	check_devices(d);
 	if (peer)

@@ -43,6 +43,7 @@ void names_free(char **names);
 
 void check_machine(struct doctor *d);		/* rdmastat_machine.c */
 void check_services(struct doctor *d);		/* rdmastat_services.c */
+void check_go(struct doctor *d);		/* rdmastat_go.c */
 void check_versions(struct doctor *d);		/* rdmastat_versions.c */
 void check_children(struct doctor *d);		/* rdmastat_children.c */
 void check_devices(struct doctor *d);		/* rdmastat_devices.c */

@@ -123,6 +123,7 @@ static json_object *process(const struct stat_proc *p)
 	json_add(o, "alive", json_object_new_boolean(!p->dead));
 	json_add(o, "processes", json_num(p->folded ? p->folded : 1));
 	json_add(o, "library", p->build[0] ? json_str(p->build) : NULL);
+	json_add(o, "go", p->go[0] ? json_str(p->go) : NULL);
 	json_add(o, "mode", json_str(stat_mode_name(p->mode)));
 	json_add(o, "policy_file", json_str(p->policy_file));
 	json_add(o, "tx_bytes", by_path(p->tx_bytes));

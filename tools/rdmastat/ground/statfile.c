@@ -175,6 +175,7 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 	copy_printable(ret->build, h->build, sizeof(ret->build));
 	copy_printable(ret->program, h->program, sizeof(ret->program));
 	copy_printable(ret->policy_file, h->policy_file, sizeof(ret->policy_file));
+	copy_printable(ret->go, h->go, sizeof(ret->go));
 	take_counts(ret->counter, h->counter, STAT_COUNTERS);
 	take_counts(ret->reasons, h->reasons, REASON_COUNT);
 	take_counts(&ret->rings_held, &h->rings_held, 1);

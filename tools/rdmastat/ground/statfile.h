@@ -73,6 +73,7 @@ struct stat_proc {
 	char build[40];			/* printable; "" before version 7 */
 	char *file;			/* where it was read; malloc */
 	char program[64], policy_file[192];	/* printable, terminated */
+	char go[STAT_GO];		/* the same; "": no Go program, or nobody asked */
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
 	uint64_t *link_errors;		/* malloc, by reason; NULL: not asked for */

@@ -36,6 +36,7 @@ NUMBER(cuts, ln->s.counter[STAT_cuts])
 NUMBER(rewinds, ln->s.counter[STAT_rewinds])
 TEXT(program, ln->p ? ln->p->program : "")
 TEXT(what, ln->what ? ln->what : "")
+TEXT(go, ln->p ? ln->p->go : "")
 TEXT(policy, ln->p ? ln->p->policy_file : "")
 TEXT(mode, !ln->p ? "" : ln->p->dead ? "dead" : stat_mode_name(ln->p->mode))
 
@@ -119,6 +120,9 @@ static const struct column cols[] = {
 	{ "ring-bytes", "RING-BYTES", false, 9, 0, true, "how much that is", .bytes = ring_bytes },
 	{ "rested", "RESTED", false, 9, 0, true,
 	  "rings whose memory was given back while they were not used", .count = rested },
+	{ "go", "GO", true, 9, 0, true,
+	  "of a Go program, where the policy asks: its version, and what became of its stubs",
+	  .text = go },
 	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
 	{ "reason", "REASON", true, 9, 0, true,
 	  "why most of its open connections' bytes by TCP are there, or most connections were",

@@ -195,6 +195,8 @@ static void process_head(const struct request *r, const struct subject *s, const
 
 	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
 	field(r, "process", buf);
+	if (s->p->go[0])
+		field(r, "go", s->p->go);
 	if (s->not_read)
 		snprintf(buf, sizeof(buf), "%s was not read: %.200s", s->err.file, s->err.msg);
 	else if (s->unreadable)
