@@ -92,6 +92,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 	soak crowd check-faults
 .PHONY: dist rpm deps-rpm deb-arm
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load bench-hits deps-suites
+.PHONY: bench-go deps-go
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -127,6 +128,7 @@ help:
 	@echo '  bench-hits      bulk answers: which bytes leave TCP, is it slower (PROGRAMS=)'
 	@echo '  bench-counters bench-validation    instructions of a message'
 	@echo '  bench-rdmastat bench-snippets bench-gpu    how long they take'
+	@echo '  bench-go        programs of Go, with `go on`'
 	@echo '  bench-nic       TCP, raw verbs, the library on a simulated RDMA device'
 	@echo
 	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands;'
@@ -145,6 +147,7 @@ deps-fuzz-afl: $(B)/.deps-fuzz-afl
 deps-jobs:  $(B)/.deps-jobs
 deps-counters: $(B)/.deps-counters
 deps-bench: $(B)/.deps-bench
+deps-go: $(B)/.deps-go
 deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)

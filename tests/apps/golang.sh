@@ -12,7 +12,7 @@ job() { two_ends timeout 100 "$TMP/prog"; }
 policy 'go on' 'log_level 3'
 for_modes job 10000000
 [[ -n $SHIM ]] || exit 0
-grep -q 'a Go program, go1\.[0-9.]*, [5-8] stubs' "$TMP/shim.both" || fail "it was not patched"
+grep -q 'a Go program, go1\.[0-9.]*, [3-8] stubs' "$TMP/shim.both" || fail "it was not patched"
 said=$(grep -o '"go": *"[^"]*"' "$TMP/stat.both.json" | sort -u)
 [[ $said == *'"go1.'*' stubs"' && $said != *$'\n'* ]] || fail "rdmastat --json: $said"
 for cuts in 1ms 200us; do
@@ -48,7 +48,7 @@ is() {
 	[[ $said == $pattern ]] || fail "$what: '$said'"
 	say "$what: ${said:-nothing}"
 }
-patched='*a Go program, go1.*, [5-8] stubs'
+patched='*a Go program, go1.*, [3-8] stubs'
 begin_mode both
 is "$TMP/prog" "alone" "$patched"
 is "$TMP/prog" "RDMASHIM_GO=off" '' RDMASHIM_GO=off
@@ -131,6 +131,28 @@ policy 'program other' 'go on' 'program *'
 is "$TMP/prog" "go on for others" ''
 policy 'program prog' 'go off' 'program *' 'go on' 'log_level 3'
 is "$TMP/prog" "go off for this one" ''
+
+# ---- SIGQUIT at any moment of a dialogue: Go shows its goroutines, and ends
+policy 'go on' 'log_level 3' 'earn_bytes 0' 'earn_rounds 0'
+said_so() { grep -q "^$1:" "$TMP/quit.log"; }
+for after in echo echo echo bulk copy deadline many collecting profile threads; do
+	free_port port
+	server "$TMP/prog" server "$port"
+	wait_port "$port"
+	start client "$TMP/quit.log" "$TMP/prog" client "$port"
+	within 30 said_so $after || fail "the client: $(tail -n 5 "$TMP/quit.log")"
+	kill -QUIT "$SRV" "$PID"
+	for p in "$SRV" "$PID"; do
+		finish "$p" 20
+		rc=$?
+		((rc == 2)) || fail "SIGQUIT after $after: status $rc"
+	done
+	for f in "$TMP/server.log" "$TMP/quit.log"; do
+		grep -q '^SIGQUIT: quit' "$f" && grep -q '^goroutine [0-9]* \[' "$f" ||
+			fail "SIGQUIT after $after: $(tail -n 5 "$f")"
+	done
+done
+say "SIGQUIT: goroutines shown, status 2, ten times at both ends"
 
 # ---- 200 starts
 policy 'go on' 'log_level 3' 'earn_bytes 0' 'earn_rounds 0'

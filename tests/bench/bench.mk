@@ -14,6 +14,10 @@ bench-apps: tests deps-bench deps-bench-apps
 bench-hits: tests deps-bench
 	@B=$(B) SHIM=$(lib) tests/bench/hits.sh $(N) $(PROGRAMS)
 
+# Programs of Go, with `go on`.
+bench-go: tests deps-go
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/go.sh $(N)
+
 # rdmastat itself, on many processes and connections.
 bench-rdmastat: tests
 	@B=$(B) SHIM=$(lib) tests/bench/rdmastat.py

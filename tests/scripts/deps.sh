@@ -65,6 +65,7 @@ xwd:x11-apps
 	java:default-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 \
 ss:iproute2"
 
+go="go:golang-go caddy:caddy wrk:wrk"
 bench="gnuplot:gnuplot-nox taskset:util-linux"
 bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk \
 iperf3:iperf3 sockperf:sockperf
@@ -93,7 +94,7 @@ find_missing() {	# SET
 
 case ${1-} in
 build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | arm | rpm | distro | vm \
-	| zoo | bench | bench-apps)
+	| zoo | go | bench | bench-apps)
 	list=${1//-/_}
 	needed=${!list} wanted=$needed
 	;;
@@ -109,7 +110,7 @@ left-out)
 	exit 0
 	;;
 *) echo "usage: deps.sh \
-left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|distro|vm|zoo|bench\
+left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|arm|rpm|distro|vm|zoo|go|bench\
 |bench-apps" \
 	>&2; exit 2 ;;
 esac
