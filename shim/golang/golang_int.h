@@ -32,11 +32,12 @@ struct golang_program {
 /* The program of this process. 0; -ENOENT: no Go; -ENOTSUP: one that stays as it is, and *why. */
 int golang_look(struct golang_program *ret, const char **why);
 
-/* ---- table.c: as golang_look(), of .go.buildinfo and of .gopclntab ---- */
+/* ---- table.c: as golang_look(), of .go.buildinfo; and of .gopclntab, .go.module (Go 1.26; or of
+ * no length) and the text ---- */
 
 int golang_build(const struct golang_part *info, char version[GOLANG_VERSION], const char **why);
-int golang_functions(const struct golang_part *table, const struct golang_part *text,
-		     struct golang_program *ret, const char **why);
+int golang_functions(const struct golang_part *table, const struct golang_part *module,
+		     const struct golang_part *text, struct golang_program *ret, const char **why);
 
 /* ---- patch.c ---- */
 

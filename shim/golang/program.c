@@ -127,7 +127,7 @@ static void find_ends(const struct file *f, struct golang_program *ret)
 
 int golang_look(struct golang_program *ret, const char **why)
 {
-	struct golang_part info, table, code;
+	struct golang_part info, table, code, module = { NULL, 0 };
 	const Elf64_Phdr *text;
 	struct file f;
 	int r;
@@ -151,5 +151,6 @@ int golang_look(struct golang_program *ret, const char **why)
 	ret->text = (struct golang_part){ (const uint8_t *)(f.bias + text->p_vaddr),
 					  text->p_filesz };
 	find_ends(&f, ret);
-	return golang_functions(&table, &ret->text, ret, why);
+	(void)find_part(&f, ".go.module", &module);
+	return golang_functions(&table, &module, &ret->text, ret, why);
 }

@@ -141,6 +141,19 @@ static uint32_t word(const uint8_t *at)
 	return v;
 }
 
+/* Since Go 1.26 the table does not say where the text begins; the module does, which has the
+ * table's address at its beginning. 0: it does not, either. */
+#define MODULE_TEXT 22
+static uint64_t text_of_module(const struct golang_part *module, const struct golang_part *table)
+{
+	uint64_t word[MODULE_TEXT + 1];
+
+	if (module->len < sizeof word)
+		return 0;
+	memcpy(word, module->at, sizeof word);
+	return word[0] == (uintptr_t)table->at ? word[MODULE_TEXT] : 0;
+}
+
 /* The table, checked as a whole. */
 struct functions {
 	const uint8_t *entry;		/* of the n: where it begins, in the text; its data */
@@ -149,14 +162,16 @@ struct functions {
 	struct golang_part names, text;
 };
 
-static bool open_table(const struct golang_part *table, const struct golang_part *text,
-		       struct functions *ret)
+static bool open_table(const struct golang_part *table, const struct golang_part *module,
+		       const struct golang_part *text, struct functions *ret)
 {
 	struct table_header h;
 
 	if (table->len < sizeof h)
 		return false;
 	memcpy(&h, table->at, sizeof h);
+	if (!h.text)
+		h.text = text_of_module(module, table);
 	if ((h.magic != TABLE_1_18 && h.magic != TABLE_1_20) || h.pointer != 8)
 		return false;
 	if (h.text < (uintptr_t)text->at || h.text >= (uintptr_t)text->at + text->len)
@@ -218,8 +233,8 @@ static bool complete(unsigned named, unsigned seen)
 	return (seen & must) == must;
 }
 
-int golang_functions(const struct golang_part *table, const struct golang_part *text,
-		     struct golang_program *ret, const char **why)
+int golang_functions(const struct golang_part *table, const struct golang_part *module,
+		     const struct golang_part *text, struct golang_program *ret, const char **why)
 {
 	unsigned named = 0, seen = 0;
 	struct golang_part code;
@@ -229,7 +244,7 @@ int golang_functions(const struct golang_part *table, const struct golang_part *
 
 	ret->sites = 0;
 	*why = "its table of functions cannot be read";
-	if (!open_table(table, text, &f))
+	if (!open_table(table, module, text, &f))
 		return -ENOTSUP;
 	for (size_t i = 0; i < f.n; i++) {
 		if (!function(&f, i, &name, &code))
@@ -251,10 +266,10 @@ int golang_functions(const struct golang_part *table, const struct golang_part *
 	return complete(named, seen) ? 0 : -ENOTSUP;
 }
 #else
-int golang_functions(const struct golang_part *table, const struct golang_part *text,
-		     struct golang_program *ret, const char **why)
+int golang_functions(const struct golang_part *table, const struct golang_part *module,
+		     const struct golang_part *text, struct golang_program *ret, const char **why)
 {
-	(void)table, (void)text;
+	(void)table, (void)module, (void)text;
 	ret->sites = 0;
 	*why = "the library knows no stubs of this processor";
 	return -ENOTSUP;

@@ -115,7 +115,8 @@ static const struct fun new[] = {
 #define MANY 16
 
 static uint8_t text[8192], table[8192];
-static struct golang_part text_part = { text, sizeof text }, table_part;
+static uint64_t module[40];
+static struct golang_part text_part = { text, sizeof text }, table_part, module_part;
 
 static void put(size_t at, uint64_t v, size_t n) { memcpy(table + at, &v, n); }
 
@@ -151,7 +152,7 @@ static void make_table(const struct fun *f, size_t n, uint32_t magic)
 static int look(struct golang_program *p)
 {
 	const char *why = NULL;
-	int r = golang_functions(&table_part, &text_part, p, &why);
+	int r = golang_functions(&table_part, &module_part, &text_part, p, &why);
 
 	ck_assert(!r || why);
 	return r;
@@ -222,6 +223,18 @@ START_TEST(test_all_or_none)
 	memcpy(f, new, sizeof new);
 	f[COUNT(new)] = (struct fun)FUN("runtime.racecall", NO);
 	ck_assert_int_eq(with(f, COUNT(new) + 1), -ENOTSUP);
+	/* since Go 1.26 the module says where the text begins */
+	make_table(new, COUNT(new), 0xfffffff1);
+	put(24, 0, 8);
+	module[0] = (uintptr_t)table;
+	module[22] = (uintptr_t)text + 64;
+	for (size_t n = 0; n <= sizeof module; n += 8) {
+		module_part = (struct golang_part){ (void *)module, n };
+		ck_assert_int_eq(look(&p), n >= 23 * 8 ? 0 : -ENOTSUP);
+	}
+	module[0]++;		/* another's */
+	ck_assert_int_eq(look(&p), -ENOTSUP);
+	module_part.len = 0;
 	/* the text begins elsewhere */
 	make_table(new, COUNT(new), 0xfffffff1);
 	put(24, 0, 8);
