@@ -5,6 +5,7 @@
 #include <signal.h>
 
 _Thread_local struct thread_signals thread_signals;
+_Atomic uint32_t lock_sleepers;
 
 void lock_slow(struct lock *l)
 {
@@ -13,8 +14,10 @@ void lock_slow(struct lock *l)
 			return;
 		arch_pause();
 	}
+	atomic_fetch_add(&lock_sleepers, 1);
 	while (atomic_exchange_explicit(&l->v, 2, memory_order_acquire) != 0)
 		sys(SYS_futex, &l->v, FUTEX_WAIT, 2, NULL, NULL, 0);
+	atomic_fetch_sub(&lock_sleepers, 1);
 }
 
 /* They wait in the kernel: it runs their handlers as soon as they are not blocked, before this

@@ -37,6 +37,9 @@ extern _Thread_local struct thread_signals thread_signals
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 void lock_slow(struct lock *l);		/* lock.c */
+/* Threads that are about to sleep, or do, for whatever lock; 0: who has just made a lock free by
+ * zeroing its memory need wake nobody. In a child of the process: of those, some are not there. */
+extern _Atomic uint32_t lock_sleepers __attribute__((visibility("hidden")));
 void critical_done(void);		/* lock.c: lets the signals come that were put off */
 
 static inline void critical_enter(void)

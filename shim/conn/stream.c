@@ -25,14 +25,14 @@
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
-	size_t gen = offsetof(struct stream, gen), earn = offsetof(struct stream, earn);
+	size_t life = offsetof(struct stream, life), earn = offsetof(struct stream, earn);
 	size_t moves = offsetof(struct stream, moves), after_moves = moves + sizeof s->moves;
 	size_t tx = offsetof(struct stream, snd), after_tx = tx + sizeof s->snd.lock;
 	size_t rx = offsetof(struct stream, rcv), after_rx = rx + sizeof s->rcv.lock;
 	size_t reg = offsetof(struct stream, reg), after_reg = reg + sizeof s->reg;
 
 	stream_lock(s);
-	memset(base, 0, gen);
+	memset(base, 0, life);
 	memset(base + earn, 0, moves - earn);
 	memset(base + after_moves, 0, tx - after_moves);
 	memset(base + after_tx, 0, rx - after_tx);
@@ -102,7 +102,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	if (!s)
 		return NULL;
 	blank(s);
-	atomic_store(&s->gen, (atomic_load(&s->gen) + 1) & ~1u);
+	stream_slab_begin(s);
 	s->role = (uint8_t)role;
 	s->marked = role == ROLE_SERVER;	/* inherited */
 	/* nobody can look before it has a mode and is in the table */
@@ -347,7 +347,7 @@ void stream_ask_fallback(struct stream *s)
 void stream_leave_path(struct stream *s, enum reason r)
 {
 	atomic_store(&s->earn.stopped, (uint8_t)r);
-	stat_row_reason(s->row, r);
+	stat_row_reason(stream_row(s), r);
 	stream_ask_fallback(s);
 }
 

@@ -2,7 +2,8 @@
  * stream.h - one TCP connection of the application.
  *
  * A stream is made by socket()/accept() of a TCP socket and lives until the last fd that
- * refers to it is closed and both directions are on TCP. The struct is type-stable.
+ * refers to it is closed and both directions are on TCP. The struct is type-stable; of a free one
+ * any part may be zero from one moment to the next, stream_slab.c.
  *
  * Modes
  *   NEW     young: calls go straight to the kernel (counted in plain.tx and plain.rx while inside)
@@ -66,10 +67,15 @@ struct shut {
 };
 
 /* Threads in plain kernel calls or plain waits; atomic, no lock. */
-struct plain { _Atomic uint32_t tx, rx; };
+struct plain { _Atomic uint16_t tx, rx; };
+#define PLAIN_TX 0	/* where they count in `life` */
+#define PLAIN_RX 16
+#define LIFE_GEN 32
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "`life` has tx in its lowest bits");
+static inline bool gen_lives(uint32_t gen) { return gen && !(gen & 1); }
 
 /* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast
- * path: tx, behind it rx. Never NULL, also across reuse: a late caller may still count. */
+ * path: tx, behind it rx. Across reuse, as a late caller may still count; NULL of a free one. */
 struct moves {
 	uint64_t *_Atomic tx, *_Atomic rx;
 	_Atomic uint64_t *fast_bytes;
@@ -116,9 +122,14 @@ struct stream {
 	_Atomic int fd;			/* one of the application's, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
 	/* survive reuse, as a late caller may be about to touch them: */
-	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
-	struct plain plain;
-	struct stat_row *_Atomic row;	/* never NULL; nobody's when it is free */
+	union {
+		_Atomic uint64_t life;		/* both: who counts sees whose life it is */
+		struct {
+			struct plain plain;
+			_Atomic uint32_t gen;	/* of each life another; odd, or 0: it is free */
+		};
+	};
+	struct stat_row *_Atomic row;	/* nobody's, or NULL, when it is free: stream_row() */
 	/* to here */
 	struct earn earn;		/* its first half ends the line of plain calls ... */
 	struct moves moves;		/* ... which read this, too; survives reuse */
@@ -144,19 +155,25 @@ struct stream {
 	struct others others;
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
-	struct stream *free_next;
-	struct work work;		/* the background thread's: stream_work() */
 };
 /* A plain call writes to one line, and reads the next one for the place where it is counted. */
 _Static_assert(offsetof(struct stream, earn.with) <= 64, "plain calls: one line");
 _Static_assert(offsetof(struct stream, moves.fast_bytes) <= 128,
 	       "plain calls: where they are counted");
 
+/* The background thread's, stream_work(). They are there as long as the process, whatever becomes
+ * of the stream's own memory. */
+struct work *stream_work_of(const struct stream *s);
+struct stream *stream_of_work(const struct work *w);
 /* Asks the background thread to look at the stream; async-signal-safe, no lock. */
-static inline void bg_look(struct stream *s) { loop_post(&s->work); }
-static inline struct stream *stream_of_work(struct work *w)
+static inline void bg_look(struct stream *s) { loop_post(stream_work_of(s)); }
+
+/* For whoever may come too late. */
+static inline struct stat_row *stream_row(const struct stream *s)
 {
-	return (struct stream *)((char *)w - offsetof(struct stream, work));
+	struct stat_row *row = s->row;
+
+	return row ? row : stat_row_none();
 }
 
 /* Its link's, also of a moment ago; of one that never had a link TCP. What a path can: path.h. */

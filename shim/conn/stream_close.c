@@ -334,7 +334,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 void stream_link_ended(struct stream *s, enum reason r)
 {
 	if (r == REASON_PROTOCOL)
-		stat_row_reason(s->row, REASON_PROTOCOL);
+		stat_row_reason(stream_row(s), REASON_PROTOCOL);
 	s->lost.us = now_us();
 	bg_look(s);
 }

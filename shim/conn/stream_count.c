@@ -17,7 +17,7 @@ enum { CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };	/* include/net/tcp_states.h
 /* Others may use it as well, and the kernel's count has their bytes, too. */
 static bool others_use(const struct stream *s)
 {
-	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
+	switch (atomic_load_explicit(&stream_row(s)->reason, memory_order_relaxed)) {
 	case REASON_SHARED: case REASON_PASSED: case REASON_EXEC:
 		return true;
 	default:
@@ -45,10 +45,10 @@ void stream_count_tcp_only(struct stream *s)
 	/* counts as a byte received */
 	fin = i.tcpi_state == CLOSE_WAIT || i.tcpi_state == LAST_ACK || i.tcpi_state == CLOSING;
 	if (i.tcpi_bytes_sent >= i.tcpi_bytes_retrans)
-		at_least(&s->row->tx_bytes[PATH_TCP],
+		at_least(&stream_row(s)->tx_bytes[PATH_TCP],
 			 i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes);
 	if (i.tcpi_bytes_received >= fin)
-		at_least(&s->row->rx_bytes[PATH_TCP], i.tcpi_bytes_received - fin);
+		at_least(&stream_row(s)->rx_bytes[PATH_TCP], i.tcpi_bytes_received - fin);
 }
 
 void streams_count_tcp_only(void)

@@ -298,5 +298,6 @@ void rings_after_fork(void)
 	at = 0;
 	next_us = 0;
 	for (uint32_t i = 0; i < streams_top(); i++)
-		stream_at(i)->snd.held = 0;
+		if (stream_at(i)->snd.held)
+			stream_at(i)->snd.held = 0;
 }

@@ -15,8 +15,10 @@
 /* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
 struct stream *stream_at(uint32_t index);
 uint32_t streams_top(void);
-struct stream *stream_slab_take(void);	/* one that is free, as it was left; NULL: the table is
-					 * full */
+struct stream *stream_slab_take(void);	/* one that is free, as it was left, or zero; NULL: the
+					 * table is full */
+void stream_slab_begin(struct stream *s);	/* its next life: who still counts in the last one
+						 * counts no more */
 void stream_slab_after_fork(void);
 /* Is it the end that is asked for a slot? The one that accepted; of two that connected to each
  * other one of them. */

@@ -22,7 +22,7 @@ static __thread struct {
 	_Alignas(32) uint32_t depth;	/* on one cache line with the first call: it is cold
 					 * right after a system call */
 	bool keyed;
-	struct { struct stream *s; _Atomic uint32_t *n; } call[CALLS];
+	struct { struct stream *s; uint32_t n; } call[CALLS];
 } in __attribute__((tls_model("initial-exec")));
 
 /* Only until it is attached. */
@@ -46,14 +46,24 @@ static __attribute__((noinline)) void was_last(struct stream *s, uint32_t gen)
 	errno = e;
 }
 
-static inline void uncount(struct stream *s, _Atomic uint32_t *n)
+/* n: PLAIN_TX or PLAIN_RX. It is ours while we are counted. */
+static inline void uncount(struct stream *s, uint32_t n)
 {
-	/* ours while we are counted */
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	uint64_t was = atomic_fetch_sub(&s->life, 1ull << n);
 
-	if (atomic_fetch_sub(n, 1) == 1 &&
+	if ((uint16_t)(was >> n) == 1 &&
 	    (atomic_load(&s->mode) == MODE_ATTACHED || atomic_load(&s->dead)))
-		was_last(s, gen);
+		was_last(s, (uint32_t)(was >> LIFE_GEN));
+}
+
+/* We were counted in one that is free. It may be zero by now, or another stream. */
+static __attribute__((noinline)) void uncount_late(struct stream *s, uint32_t n, uint32_t gen)
+{
+	uint64_t was = atomic_load(&s->life);
+
+	while (was >> LIFE_GEN == gen && (uint16_t)(was >> n) &&
+	       !atomic_compare_exchange_weak(&s->life, &was, was - (1ull << n)))
+		;
 }
 
 static void thread_gone(void *unused)
@@ -81,7 +91,7 @@ static __attribute__((noinline)) void note_thread(void)
 	errno = e;
 }
 
-static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r,
+static inline void leave(struct stream *s, uint32_t n, _Atomic uint64_t *moved, ssize_t r,
 			 uint8_t turn)
 {
 	if (r > 0) {
@@ -130,8 +140,9 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n, ui
 }
 
 /* True after the count: it is a plain stream still, or one that stays on TCP for good. */
-static inline bool count(struct stream *s, _Atomic uint32_t *n)
+static inline bool count(struct stream *s, uint32_t n)
 {
+	uint32_t gen;
 	uint8_t m;
 
 	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
@@ -139,7 +150,11 @@ static inline bool count(struct stream *s, _Atomic uint32_t *n)
 	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
 	if (m != MODE_NEW && m != MODE_TCP_FOR_NOW)
 		return false;
-	atomic_fetch_add(n, 1);
+	gen = (uint32_t)(atomic_fetch_add(&s->life, 1ull << n) >> LIFE_GEN);
+	if (__builtin_expect(!gen_lives(gen), 0)) {
+		uncount_late(s, n, gen);
+		return false;
+	}
 	m = atomic_load(&s->mode);
 	if (__builtin_expect(m != MODE_ATTACHED && m != MODE_FREE, 1))
 		return true;
@@ -147,7 +162,7 @@ static inline bool count(struct stream *s, _Atomic uint32_t *n)
 	return false;
 }
 
-static inline void note_call(uint32_t at, struct stream *s, _Atomic uint32_t *n)
+static inline void note_call(uint32_t at, struct stream *s, uint32_t n)
 {
 	if (at < CALLS) {
 		in.call[at].s = s;
@@ -163,7 +178,7 @@ static __attribute__((noinline)) bool waits_here(struct stream *s)
 	       !atomic_load(&s->nonblock) && loop_only_other_thread();
 }
 
-static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
+static inline bool enter(struct stream *s, uint32_t n, size_t moves)
 {
 	if (!count(s, n))
 		return false;
@@ -175,8 +190,8 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	if (__builtin_expect(!in.keyed, 0))
 		note_thread();
 	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
-		will_move(s, moves, n == &s->plain.tx ? 1 : 2);
-		if (n == &s->plain.tx && waits_here(s)) {
+		will_move(s, moves, n == PLAIN_TX ? 1 : 2);
+		if (n == PLAIN_TX && waits_here(s)) {
 			in.depth--;
 			uncount(s, n);
 			return false;
@@ -185,8 +200,8 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	return true;
 }
 
-bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain.tx, n); }
-bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain.rx, n); }
+bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, PLAIN_TX, n); }
+bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, PLAIN_RX, n); }
 
 /* The other half may have been cut over meanwhile: what the kernel said of this one is said of
  * both. */
@@ -206,7 +221,7 @@ void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {
 	if (__builtin_expect(n < 0, 0))
 		failed(s);
-	leave(s, &s->plain.tx, &s->row->tx_bytes[PATH_TCP], n, 1);
+	leave(s, PLAIN_TX, &stream_row(s)->tx_bytes[PATH_TCP], n, 1);
 }
 
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n)
@@ -215,9 +230,9 @@ ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n)
 		failed(s);
 		n = stream_kernel_read(s, n);
 	}
-	leave(s, &s->plain.rx, &s->row->rx_bytes[PATH_TCP], n, 2);
+	leave(s, PLAIN_RX, &stream_row(s)->rx_bytes[PATH_TCP], n, 2);
 	return n;
 }
 
-bool stream_plain_wait(struct stream *s) { return count(s, &s->plain.rx); }
-void stream_plain_wait_leave(struct stream *s) { uncount(s, &s->plain.rx); }
+bool stream_plain_wait(struct stream *s) { return count(s, PLAIN_RX); }
+void stream_plain_wait_leave(struct stream *s) { uncount(s, PLAIN_RX); }

@@ -1,20 +1,51 @@
 /*
  * stream_slab.c - where streams lie. Chunks are never unmapped, so a stale pointer is not wild.
  *
- * Lock: `slab`, a leaf, for taking and giving back. Walks take none.
+ * When many more are free than in use, their pages go back to the kernel, and are zero from then
+ * on: as a stream that nobody ever had. Whoever comes too late finds that it is free (mode, gen),
+ * and counts nowhere (row, moves). He may have one of its locks or be counted in it: so pages go
+ * only while all locks of their streams are ours, and who takes back a count looks at whose it
+ * was (`life`). What the background thread's lists are made of lies apart, and stays.
+ *
+ * Lock: `slab`, a leaf, for taking and giving back; below it locks of free streams are tried.
+ * Walks take none.
  */
 #include <sys/mman.h>
 
+#include "base/shim.h"
 #include "conn/holders.h"
 #include "conn/stream_int.h"
 
 #define SLAB_CHUNK 256
 #define SLAB_CHUNKS 1024
+#define PAGE 4096u
+#define STREAMS (SLAB_CHUNK * sizeof(struct stream))
+#define PAGES (STREAMS / PAGE)
+_Static_assert(STREAMS % PAGE == 0, "a chunk's streams fill its pages");
+#define FREE_MOST 1024	/* 1.6 MiB; or as many as are in use */
+
+/* What stays of a stream. */
+struct side {
+	struct work work;
+	struct stream *s;
+	struct side *next;	/* when it is free */
+	uint32_t index;
+	bool held;		/* all its locks are ours, for its pages */
+};
 
 static struct lock slab;
 static struct stream *_Atomic chunks[SLAB_CHUNKS];
-static _Atomic uint32_t made;
-static struct stream *free_list;
+static _Atomic uint32_t made, lives;
+static struct side *free_list, *empty_list;	/* the second have given pages back */
+static uint32_t free_n, used_n;	/* on the first list; taken */
+static uint32_t left_n;		/* free_n after the last sweep, or less since then */
+
+/* Behind the streams of its chunk. */
+static struct side *side_at(uint32_t i)
+{
+	return (struct side *)((char *)atomic_load(&chunks[i / SLAB_CHUNK]) + STREAMS) +
+	       i % SLAB_CHUNK;
+}
 
 struct stream *stream_at(uint32_t i)
 {
@@ -27,38 +58,205 @@ struct stream *stream_at(uint32_t i)
 
 uint32_t streams_top(void) { return atomic_load(&made); }
 
-struct stream *stream_slab_take(void)
-{
-	struct stream *s;
-	uint32_t i;
+/* Of one that is zero the first one's: it is looked at for nothing. */
+struct work *stream_work_of(const struct stream *s) { return &side_at(s->index)->work; }
 
-	lock_take(&slab);
-	s = free_list;
-	if (s) {
-		free_list = s->free_next;
-		lock_give(&slab);
-		return s;
-	}
-	i = atomic_load(&made);
+struct stream *stream_of_work(const struct work *w)
+{
+	return ((const struct side *)((const char *)w - offsetof(struct side, work)))->s;
+}
+
+static struct side *pop(struct side **list)
+{
+	struct side *d = *list;
+
+	if (d)
+		*list = d->next;
+	return d;
+}
+
+static void push(struct side **list, struct side *d)
+{
+	d->next = *list;
+	*list = d;
+}
+
+static void push_free(struct side *d)
+{
+	push(&free_list, d);
+	free_n++;
+}
+
+static struct side *one_more(void)
+{
+	uint32_t i = atomic_load(&made);
+	struct side *d;
+
 	if (i < SLAB_CHUNK * SLAB_CHUNKS && !atomic_load(&chunks[i / SLAB_CHUNK])) {
-		void *p = mmap(NULL, SLAB_CHUNK * sizeof *s, PROT_READ | PROT_WRITE,
+		void *p = mmap(NULL, STREAMS + SLAB_CHUNK * sizeof *d, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p != MAP_FAILED)
 			atomic_store(&chunks[i / SLAB_CHUNK], (struct stream *)p);
 	}
-	s = stream_at(i);
-	if (s) {
-		s->index = i;
-		atomic_store(&made, i + 1);
+	if (!stream_at(i))
+		return NULL;
+	d = side_at(i);
+	d->s = stream_at(i);
+	d->index = i;
+	atomic_store(&made, i + 1);
+	return d;
+}
+
+struct stream *stream_slab_take(void)
+{
+	struct side *d;
+
+	lock_take(&slab);
+	d = pop(&free_list);
+	if (d)
+		left_n = left_n < --free_n ? left_n : free_n;
+	else
+		d = pop(&empty_list);
+	if (!d)
+		d = one_more();
+	if (d) {
+		d->s->index = d->index;
+		used_n++;
 	}
 	lock_give(&slab);
-	return s;
+	return d ? d->s : NULL;
+}
+
+void stream_slab_begin(struct stream *s)
+{
+	uint32_t gen;
+
+	do
+		gen = atomic_fetch_add(&lives, 2) + 2;
+	while (!gen);
+	atomic_store(&s->life, (uint64_t)gen << LIFE_GEN);
+}
+
+/* ---- pages ---- */
+
+static struct lock *lock_of(struct stream *s, int i)
+{
+	return i == 0 ? &s->rcv.lock : i == 1 ? &s->snd.lock : &s->reg.lock;
+}
+
+#define LOCKS 3
+
+static bool hold(struct stream *s)
+{
+	int i;
+
+	for (i = 0; i < LOCKS && lock_try(lock_of(s, i)); i++)
+		;
+	if (i == LOCKS && !atomic_load(&s->reg.n))	/* an epoll_ctl() that comes too late has
+							 * still something there */
+		return true;
+	while (i--)
+		lock_give(lock_of(s, i));
+	return false;
+}
+
+/* Its lock went with its page: it is free already, and who waited for it does not know. (The call
+ * would have the page there again.) */
+static void gone_with_page(struct lock *l)
+{
+	if (atomic_load(&lock_sleepers))
+		sys(SYS_futex, &l->v, FUTEX_WAKE, 1, NULL, NULL, 0);
+	critical_leave();
+}
+
+/* True: pages of it went. */
+static bool let_go(uint32_t i, const bool *gone)
+{
+	struct stream *s = stream_at(i);
+	const char *chunk = (const char *)atomic_load(&chunks[i / SLAB_CHUNK]);
+	size_t from = (size_t)((const char *)s - chunk) / PAGE,
+	       to = (size_t)((const char *)(s + 1) - chunk - 1) / PAGE;
+	bool any = false;
+
+	for (int k = 0; k < LOCKS; k++) {
+		struct lock *l = lock_of(s, k);
+
+		if (gone[(size_t)((const char *)l - chunk) / PAGE])
+			gone_with_page(l);
+		else
+			lock_give(l);
+	}
+	for (; from <= to; from++)
+		any |= gone[from];
+	return any;
+}
+
+/* The pages of a chunk on which all streams are held. */
+static void give_pages(uint32_t first, bool *gone)
+{
+	char *chunk = (char *)atomic_load(&chunks[first / SLAB_CHUNK]);
+	size_t i, from, p;
+
+	for (p = 0; p < PAGES; p++)
+		gone[p] = true;
+	for (i = 0; i < SLAB_CHUNK; i++)
+		if (!side_at(first + (uint32_t)i)->held)
+			for (p = i * sizeof(struct stream) / PAGE;
+			     p <= ((i + 1) * sizeof(struct stream) - 1) / PAGE; p++)
+				gone[p] = false;
+	for (p = 0; p < PAGES; p++) {
+		for (from = p; p < PAGES && gone[p]; p++)
+			;
+		if (p > from && sys(SYS_madvise, chunk + from * PAGE, (p - from) * PAGE,
+				    MADV_DONTNEED) < 0)
+			while (from < p)	/* locked in memory */
+				gone[from++] = false;
+	}
+}
+
+/* Of the free ones whose pages are theirs alone, or those of other free ones. */
+static void sweep(void)
+{
+	struct side *list = free_list, *d;
+	bool gone[PAGES];
+
+	free_list = NULL;
+	free_n = 0;
+	while ((d = pop(&list))) {
+		d->held = hold(d->s);
+		if (!d->held)
+			push_free(d);
+	}
+	for (uint32_t i = 0, n = streams_top(); i < n; i += SLAB_CHUNK) {
+		give_pages(i, gone);
+		for (uint32_t k = i; k < i + SLAB_CHUNK; k++) {
+			d = side_at(k);
+			if (!d->held)
+				continue;
+			d->held = false;
+			if (let_go(k, gone))
+				push(&empty_list, d);
+			else
+				push_free(d);
+		}
+	}
+	left_n = free_n;
+}
+
+/* Not under a filter, which may not permit it; nor while somebody has to be woken for it. */
+static bool too_many_free(void)
+{
+	uint32_t most = used_n > FREE_MOST ? used_n : FREE_MOST;
+
+	return free_n > most && free_n > left_n + FREE_MOST / 4 && shim_on &&
+	       !atomic_load(&lock_sleepers);
 }
 
 /* To the slab. The caller has counted `gen` up. */
 static void slab_give(struct stream *s)
 {
+	struct side *d = side_at(s->index);
 	struct stat_row *row = s->row;
 
 	s->row = stat_row_none();
@@ -66,14 +264,16 @@ static void slab_give(struct stream *s)
 	atomic_store(&s->mode, MODE_FREE);
 	stat_row_free(row);
 	lock_take(&slab);
-	s->free_next = free_list;
-	free_list = s;
+	used_n--;
+	push_free(d);
+	if (too_many_free())
+		sweep();
 	lock_give(&slab);
 }
 
 void stream_free(struct stream *s)
 {
-	atomic_fetch_add(&s->gen, 1);
+	atomic_fetch_add(&s->life, 1ull << LIFE_GEN);
 	slab_give(s);
 }
 
@@ -82,10 +282,14 @@ void stream_free(struct stream *s)
  * is of when the caller knew whose it is. */
 bool stream_try_free(struct stream *s, uint32_t gen)
 {
-	if (atomic_load(&s->plain.tx) || atomic_load(&s->plain.rx))
-		return false;
-	if (!(gen & 1) && atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
+	uint64_t was = (uint64_t)gen << LIFE_GEN, now = was;
+
+	if (!gen_lives(gen))
+		return true;
+	if (atomic_compare_exchange_strong(&s->life, &now, was + (1ull << LIFE_GEN)))
 		slab_give(s);
+	else if (now >> LIFE_GEN == gen)
+		return false;
 	return true;
 }
 
@@ -95,9 +299,14 @@ void stream_fork_unlock(void) { lock_give(&slab); }
 void stream_slab_after_fork(void)
 {
 	atomic_store(&slab.v, 0);
+	atomic_store(&lock_sleepers, 0);
 	/* also of free ones: the threads inside are not here */
 	for (uint32_t i = 0; i < streams_top(); i++) {
-		atomic_store(&stream_at(i)->plain.tx, 0);
-		atomic_store(&stream_at(i)->plain.rx, 0);
+		struct stream *s = stream_at(i);
+
+		if (!(uint32_t)atomic_load(&s->life))	/* else its page would be there again */
+			continue;
+		atomic_store(&s->plain.tx, 0);
+		atomic_store(&s->plain.rx, 0);
 	}
 }

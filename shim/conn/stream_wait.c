@@ -200,7 +200,7 @@ static bool spin_first(struct stream *s, uint32_t want, bool far)
 	spin_end(hit_rate, hit);
 	left_out = SPIN_LEAVE(atomic_load_explicit(hit_rate, memory_order_relaxed));
 	if (!hit && left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->fallback.crowded, 1))
-		stat_row_event(s->row, EVENT_CROWDED, left_out);
+		stat_row_event(stream_row(s), EVENT_CROWDED, left_out);
 	link_read_leave();
 	return hit;
 }

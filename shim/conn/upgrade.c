@@ -20,7 +20,7 @@ void stream_mark(struct stream *s)
 
 static void no_thread(struct stream *s, int r)
 {
-	stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
+	stat_row_reason(stream_row(s), r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
 	atomic_store(&s->mode, MODE_TCP_FOR_NOW);
 	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 }
@@ -57,7 +57,7 @@ void stream_earned(struct stream *s)
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
 	stream_mark(s);
-	stat_row_event(s->row, EVENT_EARNED, 0);
+	stat_row_event(stream_row(s), EVENT_EARNED, 0);
 	r = loop_start();
 	if (r) {
 		no_thread(s, r);

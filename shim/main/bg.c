@@ -157,7 +157,7 @@ static void thread_leaves(void)
 static void forked(void)
 {
 	for (uint32_t i = 0; i < streams_top(); i++)	/* free ones too: they are used again */
-		loop_forget(&stream_at(i)->work);
+		loop_forget(stream_work_of(stream_at(i)));
 	watch_end();
 }
 

@@ -169,8 +169,8 @@ bool fork_keeps_fd(int fd)
 
 static void shared_now(struct stream *s)
 {
-	if (atomic_load(&s->connected) && atomic_load(&s->row->reason) != REASON_REWOUND)
-		stat_row_reason(s->row, REASON_SHARED);
+	if (atomic_load(&s->connected) && atomic_load(&stream_row(s)->reason) != REASON_REWOUND)
+		stat_row_reason(stream_row(s), REASON_SHARED);
 }
 
 /* We are the child, so nobody but the parent's background thread may move the stream. */
@@ -494,7 +494,7 @@ static void child_stream(struct stream *s)
 		atomic_store(&s->mode, MODE_NEW);
 	if (atomic_load(&s->connected)) {
 		stat_row_publish(s->row);
-		stat_row_reason(s->row, REASON_SHARED);
+		stat_row_reason(stream_row(s), REASON_SHARED);
 	}
 }
 

@@ -44,7 +44,7 @@ void shim_before_exec(void)
 		if (!goes_along(s, fd))
 			holders_leave(c);
 		else if (!stream_tcp_only(s))
-			stat_row_reason(s->row, REASON_EXEC);
+			stat_row_reason(stream_row(s), REASON_EXEC);
 	}
 }
 

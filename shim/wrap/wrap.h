@@ -89,8 +89,13 @@ bool before_pass(int fd, const struct msghdr *msg);	/* true: the kernel will ref
 void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
 /* Counts a call on a stream; and one that moves bytes, by s->moves.tx or s->moves.rx. */
-#define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), \
-	memory_order_relaxed)[kind])
+#define count_move(moves, kind) count_move_at(atomic_load_explicit(&(moves), \
+	memory_order_relaxed), kind)
+static inline void count_move_at(uint64_t *n, enum stream_move kind)
+{
+	if (__builtin_expect(n != NULL, 1))
+		stat_move(&n[kind]);
+}
 static inline void count_call_on(enum call_id id, bool fast)
 {
 	stat_calls_attach();

@@ -141,9 +141,11 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 	return true;
 }
 
+static struct work work_of_rx;
+struct work *stream_work_of(const struct stream *s) { return s == &rx ? &work_of_rx : NULL; }
 void loop_post(struct work *w)
 {
-	ck_assert_ptr_eq(stream_of_work(w), &rx);
+	ck_assert_ptr_eq(w, &work_of_rx);
 	looks++;
 }
 

@@ -39,6 +39,7 @@ static int release, later;
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": " ARCH_TRAP);
 NEVER(lock_slow)
+NEVER(stream_work_of)
 NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end)
 	NEVER(cuda_take_drop) NEVER(cuda_read_over) NEVER(cuda_read_next) NEVER(cuda_region_of)
 		NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close) NEVER(

@@ -1,0 +1,37 @@
+"""Ends for closed.sh; they know nothing of the library.
+	closed.py server PORT N
+	    takes N connections, then closes all, and says how much more memory of its own it has
+	    than before, in KiB: while they were open, and after it
+	closed.py client PORT N
+	    another user; has them all at one time, until they are closed
+"""
+import os, resource, socket, sys
+
+what, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def own():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+
+if what == "server":
+    listener = socket.create_server(("127.0.0.1", port), backlog=4096)
+    fds = [0] * n
+    listener.accept()[0].close()  # what a first one costs is not counted
+    before = own()
+    for i in range(n):
+        fds[i] = listener.accept()[0].detach()
+    with_all = own()
+    for fd in fds:
+        os.close(fd)
+    print(with_all - before, own() - before, flush=True)
+else:
+    socket.create_connection(("127.0.0.1", port)).close()  # all of Python that it takes, as root
+    os.setgid(1001)
+    os.setuid(1001)
+    all_ = [socket.create_connection(("127.0.0.1", port)) for _ in range(n)]
+    for s in all_:
+        s.recv(1)
