@@ -155,11 +155,22 @@ static int parse_end(struct parser *p, const struct word *w, struct addr_pat *re
 
 /* The paths, and the word for all of them. */
 static const char *const path_words[PATH_KINDS + 1] = {
-#define PATH(NAME, name, doc) #name,
+#define PATH(NAME, name, far, unasked, doc) #name,
 #include "path.def"
 #undef PATH
 	"any"
 };
+/* ... for the form of a rule, and for who wrote none of them */
+#define PATH(NAME, name, far, unasked, doc) #name "|"
+static const char use_form[] = "use <"
+#include "path.def"
+	"any> <client|server|both> <address>:<port> [<address>:<port>]";
+#undef PATH
+#define PATH(NAME, name, far, unasked, doc) " " #name ","
+static const char use_one[] = "write"
+#include "path.def"
+	" or any";
+#undef PATH
 
 const char *path_name(enum path_kind p)
 {
@@ -177,8 +188,7 @@ static int parse_use_path(struct parser *p, struct rule *r)
 						     1u << PATH_TCP | 1u << i;
 			return 0;
 		}
-	return conf_fail_word(p, w, "is not a path", "write tcp, shm, rdma or any", path_words,
-			      PATH_KINDS + 1);
+	return conf_fail_word(p, w, "is not a path", use_one, path_words, PATH_KINDS + 1);
 }
 
 static int parse_use_role(struct parser *p, struct rule *r)
@@ -196,8 +206,6 @@ static int parse_use_role(struct parser *p, struct rule *r)
 
 static int parse_use(struct parser *p)
 {
-	static const char form[] =
-		"use <tcp|shm|rdma|any> <client|server|both> <address>:<port> [<address>:<port>]";
 	struct rule r = {
 		.program = p->program.s, .program_len = p->program.len, .at = here(p),
 		.cli = { .port_hi = 65535 },
@@ -205,20 +213,20 @@ static int parse_use(struct parser *p)
 	int rc;
 
 	if (p->nw < 2)
-		return conf_missing(p, "the path", form);
+		return conf_missing(p, "the path", use_form);
 	rc = parse_use_path(p, &r);
 	if (!rc && p->nw < 3)
-		rc = conf_missing(p, "the role", form);
+		rc = conf_missing(p, "the role", use_form);
 	if (!rc)
 		rc = parse_use_role(p, &r);
 	if (!rc && p->nw < 4)
-		rc = conf_missing(p, "the address", form);
+		rc = conf_missing(p, "the address", use_form);
 	if (!rc)
 		rc = parse_end(p, &p->w[3], &r.srv);
 	if (!rc && p->nw > 4)
 		rc = parse_end(p, &p->w[4], &r.cli);
 	if (!rc)
-		rc = conf_words(p, 5, form);
+		rc = conf_words(p, 5, use_form);
 	return rc ? rc : add_rule(p, &r);
 }
 

@@ -17,12 +17,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PATH(NAME, name, doc) PATH_##NAME,
+#define PATH(NAME, name, far, unasked, doc) PATH_##NAME,
 enum path_kind {
 #include "path.def"
 	PATH_KINDS
 };
 #undef PATH
+/* A bit of each: those between two hosts; those that no rule need permit. */
+enum {
+#define PATH(NAME, name, far, unasked, doc) | (far) << PATH_##NAME
+	PATHS_FAR = 0
+#include "path.def"
+	,
+#undef PATH
+#define PATH(NAME, name, far, unasked, doc) | (unasked) << PATH_##NAME
+	PATHS_UNASKED = 0
+#include "path.def"
+#undef PATH
+};
 const char *path_name(enum path_kind p);	/* as policy files and rdmastat write it, else
 						 * "?" */
 

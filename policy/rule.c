@@ -459,8 +459,7 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 			ret->reason = REASON_POLICY;
 		return;
 	}
-	/* no rule: the same-host path, which needs no set-up; RDMA only where a rule asks for it */
-	ret->paths |= 1u << PATH_SHM;
+	ret->paths |= PATHS_UNASKED;
 }
 
 void policy_free(struct policy *p)

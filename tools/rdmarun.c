@@ -365,9 +365,11 @@ static void say(const char *first, const char *text)
 static void summary_line(const char *name, size_t n, const struct sums *s)
 {
 	char all[16], bytes[16], conns[16], buf[512];
+	uint64_t sum = 0;
 
-	human(sat_add(sat_add(s->bytes[PATH_TCP], s->bytes[PATH_SHM]), s->bytes[PATH_RDMA]), all,
-	      sizeof(all));
+	for (int i = 0; i < PATH_KINDS; i++)
+		sum = sat_add(sum, s->bytes[i]);
+	human(sum, all, sizeof(all));
 	snprintf(buf, sizeof(buf),
 		 "%.128s (%zu process%s): left TCP: %s of %s bytes, %s of %llu connections; %llu "
 		 "cuts, %llu rewinds",

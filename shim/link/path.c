@@ -3,7 +3,7 @@
 
 const struct path path_tcp = { .kind = PATH_TCP };
 
-#define PATH(NAME, name, doc) [PATH_##NAME] = &path_##name,
+#define PATH(NAME, name, far, unasked, doc) [PATH_##NAME] = &path_##name,
 const struct path *const paths[PATH_KINDS] = {
 #include "policy/path.def"
 };

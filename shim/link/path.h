@@ -9,8 +9,8 @@
  * receiver reads from one; cursors, machine, waits and rewinds are the same. Paths differ in
  * this:
  *
- *   far      the ends are on two hosts: they find each other by another way, the control
- *            connection is TCP, and nothing can come beside a record
+ *   far      as its row says, the ends are on two hosts: they find each other by another way, the
+ *            control connection is TCP, and nothing can come beside a record
  *   registered  a device has the pages of its rings: all are had from the start, count as that
  *            device's, and are not given back (conn/stream_idle.c)
  *   wire     NULL: both ends have one segment, so what is written there is told. Else each has his

@@ -307,7 +307,8 @@ static const struct path_wire wire = {
 };
 
 const struct path path_rdma = {
-	.kind = PATH_RDMA, .far = true, .registered = true, .wire = &wire, .device = &device,
+	.kind = PATH_RDMA, .far = PATHS_FAR >> PATH_RDMA & 1, .registered = true,
+	.wire = &wire, .device = &device,
 	.available = link_net_available, .hello = link_net_hello, .welcome = link_net_welcome,
 	.welcomed = link_net_welcomed,
 };

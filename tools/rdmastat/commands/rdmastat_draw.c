@@ -114,19 +114,27 @@ static const char *why(const struct sums *s, enum reason r, char *buf, size_t le
 	return buf;
 }
 
+static const char *by_path(const struct screen *s, char *buf, size_t len)
+{
+	size_t n = 0;
+	char b[16];
+
+	for (int i = 0; i < PATH_KINDS && n < len; i++)
+		n += (size_t)snprintf(buf + n, len - n, "%s %s/s  ", path_name((enum path_kind)i),
+				      rate_text(s->rate[i], b, sizeof(b)));
+	return buf;
+}
+
 static void head(const struct screen *s)
 {
-	char r[PATH_KINDS][16], h[64], pause[16] = "";
+	char rates[256], h[64], pause[16] = "";
 	enum reason top[REASON_COUNT];
 	double hit = hit_bytes(&s->total);
-	int i;
 
-	for (i = 0; i < PATH_KINDS; i++)
-		rate_text(s->rate[i], r[i], sizeof(r[i]));
 	if (COLS < NARROW) {
 		line(A_BOLD, "%s%zu proc %zu conn", s->paused ? "PAUSED " : "", s->procs,
 		     s->total.live);
-		line(look_of(s, hit), "%s/s, hit %s", rate_text(all(s->rate), r[0], sizeof(r[0])),
+		line(look_of(s, hit), "%s/s, hit %s", rate_text(all(s->rate), rates, sizeof(rates)),
 		     percent(hit, h, sizeof(h)));
 		sparkline(s);
 		if (top_reasons(&s->total, top))
@@ -137,8 +145,8 @@ static void head(const struct screen *s)
 		snprintf(pause, sizeof(pause), "  PAUSED");
 	line(A_BOLD, "rdmashim: %zu process%s, %zu connection%s, every %u s%s", s->procs,
 	     s->procs == 1 ? "" : "es", s->total.live, plural(s->total.live), s->every, pause);
-	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP],
-	     r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
+	line(look_of(s, hit), "%sleft TCP so far: %s", by_path(s, rates, sizeof(rates)),
+	     percent(hit, h, sizeof(h)));
 	sparkline(s);
 	if (top_reasons(&s->total, top))
 		line(A_NORMAL, "on TCP: %s (%s) -> %s", reason_name(top[0]),
@@ -194,12 +202,11 @@ struct widths {
 
 static void process_row(const struct screen *s, const struct top_row *r, const struct widths *w)
 {
-	char a[PATH_KINDS][16], h[16], who[32], what[WHAT_LEN + 2] = "";
+	char a[16], rates[8 * PATH_KINDS + 1], h[16], who[32], what[WHAT_LEN + 2] = "";
 	double hit = hit_of(r->bytes);
-	int i;
 
-	for (i = 0; i < PATH_KINDS; i++)
-		rate_text(r->rate[i], a[i], sizeof(a[i]));
+	for (int i = 0; i < PATH_KINDS; i++)
+		snprintf(rates + 8 * i, 9, "%7.7s ", rate_text(r->rate[i], a, sizeof(a)));
 	if (r->ended)
 		snprintf(who, sizeof(who), "%llu ended",
 			 (unsigned long long)(r->ended->n + r->ended->n_left));
@@ -209,12 +216,11 @@ static void process_row(const struct screen *s, const struct top_row *r, const s
 		snprintf(what, sizeof(what), "%-*.*s ", w->what - 1, w->what - 1, r->what);
 	if (w->narrow) {
 		line(look_of(s, hit), "%7s %6s %s", who,
-		     rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
+		     rate_text(all(r->rate), a, sizeof(a)), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%8s %-16.16s %*s%6zu %7s %7s %7s %7s %s", who, r->name, w->what,
-	     what, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA], percent(hit, h, sizeof(h)),
-	     reason_name(r->reason));
+	line(look_of(s, hit), "%8s %-16.16s %*s%6zu %s%7s %s", who, r->name, w->what, what, r->live,
+	     rates, percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
 
 static const char *id_of(const struct top_row *r, char *buf, size_t len)
@@ -271,8 +277,23 @@ static void connection_row(const struct screen *s, const struct top_row *r, cons
 	     rate_text(all(r->rate), v, sizeof(v)), bytes, reason_name(r->reason));
 }
 
+/* Over the rates of process_row(). */
+static const char *rate_heads(char buf[static 8 * PATH_KINDS + 1])
+{
+	static const char *const head[] = {
+#define PATH(NAME, name, far, unasked, doc) #NAME "/s",
+#include "policy/path.def"
+#undef PATH
+	};
+
+	for (int i = 0; i < PATH_KINDS; i++)
+		snprintf(buf + 8 * i, 9, "%7.7s ", head[i]);
+	return buf;
+}
+
 static void rows(struct screen *s)
 {
+	char heads[8 * PATH_KINDS + 1];
 	struct widths w = measure(s);
 	size_t i, room;
 
@@ -284,9 +305,8 @@ static void rows(struct screen *s)
 		     "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", w.bytes ? "  BYTES" : "",
 		     COLS, "REASON");
 	else
-		line(A_REVERSE, "%8s %-16s %-*s%6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", w.what,
-		     w.what ? "WHAT" : "", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS,
-		     "TOP REASON");
+		line(A_REVERSE, "%8s %-16s %-*s%6s %s%7s %-*s", "PID", "PROGRAM", w.what,
+		     w.what ? "WHAT" : "", "LIVE", rate_heads(heads), "HIT", COLS, "TOP REASON");
 	sorting = s;
 	if (s->n)
 		qsort(s->row, s->n, sizeof(*s->row), by_sort);

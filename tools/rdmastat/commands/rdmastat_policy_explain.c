@@ -162,9 +162,11 @@ int explain(int argc, char **argv)
 	if (d.reason)
 		printf("why:   %s; %s\n", reason_text((unsigned)d.reason),
 		       reason_remedy((unsigned)d.reason));
-	if (d.paths & 1u << PATH_SHM && q.peer.ss_family && !address_here(&q.peer))
-		puts("note:  the peer's address is none of this host's, and shm does not leave a "
-		     "host");
+	for (i = 0; q.peer.ss_family && i < PATH_KINDS && !address_here(&q.peer); i++)
+		if (d.paths & ~(unsigned)PATHS_FAR & 1u << i)
+			printf("note:  the peer's address is none of this host's, and %s does not "
+			       "leave a host\n",
+			       path_name((enum path_kind)i));
 	policy_free(p);
 	return EXIT_OK;
 }

@@ -292,14 +292,17 @@ static int read_record(const char *path, const char *glob, struct report *rep)
 
 /* ---- showing ---- */
 
-enum { COL_PROGRAM, COL_PROCESSES, COL_CONNS, COL_TCP, COL_SHM, COL_RDMA, COL_RATE, COL_HIT, COLS };
+enum { COL_PROGRAM, COL_PROCESSES, COL_CONNS, COL_PATHS, COL_RATE = COL_PATHS + PATH_KINDS, COL_HIT,
+       COLS };
 static const struct column cols[COLS] = {
 	[COL_PROGRAM]	= { .key = "program", .title = "PROGRAM", .left = true, .min = 16 },
 	[COL_PROCESSES] = { .key = "processes", .title = "PROCESSES", .rank = 4 },
 	[COL_CONNS]	= { .key = "conns", .title = "CONNS", .rank = 5 },
-	[COL_TCP]	= { .key = "tcp", .title = "TCP", .rank = 2, .min = 7 },
-	[COL_SHM]	= { .key = "shm", .title = "SHM", .rank = 2, .min = 7 },
-	[COL_RDMA]	= { .key = "rdma", .title = "RDMA", .rank = 3, .min = 7 },
+#define PATH(NAME, name, far, unasked, doc) \
+	[COL_PATHS + PATH_##NAME] = { .key = #name, .title = #NAME, .min = 7, \
+				      .rank = PATH_##NAME != PATH_TCP && (far) ? 3 : 2 },
+#include "policy/path.def"
+#undef PATH
 	[COL_RATE]	= { .key = "rate", .title = "MEAN/s", .rank = 1, .min = 7 },
 	[COL_HIT]	= { .key = "hit", .title = "HIT-BYTES", .min = 9 },
 };
@@ -317,8 +320,7 @@ static void program_line(struct table *t, const struct program *p, double secs)
 	table_cell(t, TINT_OFF, b);
 	for (i = 0; i < PATH_KINDS; i++) {
 		all = sat_add(all, p->bytes[i]);
-		if (i <= PATH_RDMA)
-			table_cell(t, TINT_OFF, human(p->bytes[i], b, sizeof(b)));
+		table_cell(t, TINT_OFF, human(p->bytes[i], b, sizeof(b)));
 	}
 	table_cell(t, TINT_OFF, human(whole((double)all / secs), b, sizeof(b)));
 	table_cell(t, tint_of_share(hit_of(p->bytes)), percent(hit_of(p->bytes), b, sizeof(b)));

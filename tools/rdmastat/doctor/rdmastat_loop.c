@@ -435,9 +435,9 @@ static uint64_t transfer(struct doctor *d, enum path_kind path, uint64_t tcp_ns)
 		verdict(d, V_OK, name, "",
 			"%s there and back, every byte compared; round trip of 64 bytes %.1f us%s",
 			h, (double)ns / 1e3, gain);
-	else if (path == PATH_RDMA)
+	else if (PATHS_FAR & 1 << path)
 		verdict(d, V_WARN, name, "",
-			"%s compared, but none by RDMA: this version has no such path between "
+			"%s compared, but none by it: this version has no such path between "
 			"processes of one host",
 			h);
 	else
@@ -458,9 +458,9 @@ void check_transfers(struct doctor *d)
 		return;
 	}
 	tcp = transfer(d, PATH_TCP, 0);
-	transfer(d, PATH_SHM, tcp);
-	if (d->has_rdma)
-		transfer(d, PATH_RDMA, tcp);
-	else
-		verdict(d, V_NONE, "transfer rdma", "", "no RDMA device");
+	for (int path = PATH_TCP + 1; path < PATH_KINDS; path++)
+		if (path != PATH_RDMA || d->has_rdma)
+			transfer(d, (enum path_kind)path, tcp);
+		else
+			verdict(d, V_NONE, "transfer rdma", "", "no RDMA device");
 }

@@ -197,17 +197,20 @@ static bool connect_to(struct doctor *d, struct peer *p)
 static void ask_policy(struct doctor *d, const struct peer *p)
 {
 	struct policy_decision dec;
-	char place[320];
+	char place[320], names[80] = "";
+	int n = 0;
 
 	policy_decide(d->policy, "*", ROLE_CLIENT, NULL, (const struct sockaddr *)&p->addr, &dec);
+	for (int i = PATH_TCP + 1; i < PATH_KINDS; i++)
+		if (dec.paths & 1u << i && n < (int)sizeof(names) - 20)
+			n += snprintf(names + n, sizeof(names) - n, " %.16s",
+				      path_name((enum path_kind)i));
 	if (dec.reason)
 		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line",
 			"%s leaves this peer on TCP",
 			place_text(d->policy, policy_path(false), dec.at, place, sizeof(place)));
 	else
-		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer",
-			dec.paths & 1u << PATH_SHM ? " shm" : "",
-			dec.paths & 1u << PATH_RDMA ? " rdma" : "");
+		verdict(d, V_OK, "peer policy", "", "permits%s to this peer", names);
 }
 
 /* ---- who listens on the port here, and is it under the library? ---- */

@@ -42,9 +42,9 @@ static uint64_t by_path(const struct conn_ref *ref, enum path_kind p)
 NUMBER(pid, ref->p->pid)
 NUMBER(uid, ref->p->uid)
 NUMBER(fd, ref->c->fd)
-NUMBER(tcp, by_path(ref, PATH_TCP))
-NUMBER(shm, by_path(ref, PATH_SHM))
-NUMBER(rdma, by_path(ref, PATH_RDMA))
+#define PATH(NAME, name, far, unasked, doc) NUMBER(name, by_path(ref, PATH_##NAME))
+#include "policy/path.def"
+#undef PATH
 NUMBER(cuts, ref->c->cuts)
 NUMBER(rewinds, ref->c->rewinds)
 NUMBER(sent, sum(ref->c->tx_bytes))
@@ -110,9 +110,11 @@ static const struct column cols[] = {
 	  .text = tx, .count = tx_number, .tint = tx_tint },
 	{ "rx", "RX", true, 1, 4, false, "path of what it receives, now",
 	  .text = rx, .count = rx_number, .tint = rx_tint },
-	{ "tcp", "TCP", false, 8, 7, false, "bytes by kernel TCP, both directions", .bytes = tcp },
-	{ "shm", "SHM", false, 7, 7, false, "bytes by shared memory", .bytes = shm },
-	{ "rdma", "RDMA", false, 11, 7, false, "bytes by RDMA", .bytes = rdma },
+#define PATH(NAME, name, far, unasked, doc) \
+	{ #name, #NAME, false, PATH_##NAME == PATH_TCP ? 8 : (far) ? 11 : 7, 7, false, \
+	  "bytes by " doc ", both directions", .bytes = name },
+#include "policy/path.def"
+#undef PATH
 	{ "cuts", "CUTS", false, 10, 6, false, "times that a direction was cut over",
 	  .count = cuts },
 	{ "rewinds", "REWINDS", false, 10, 7, false, "times that a direction went back to TCP",

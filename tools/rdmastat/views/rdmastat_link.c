@@ -15,9 +15,9 @@ NUMBER(pid, w->a->pid)
 NUMBER(peer_pid, w->b ? w->b->pid : 0)
 NUMBER(conns, w->conns)
 NUMBER(fast, w->fast)
-NUMBER(tcp, w->bytes[PATH_TCP])
-NUMBER(shm, w->bytes[PATH_SHM])
-NUMBER(rdma, w->bytes[PATH_RDMA])
+#define PATH(NAME, name, far, unasked, doc) NUMBER(name, w->bytes[PATH_##NAME])
+#include "policy/path.def"
+#undef PATH
 TEXT(program, w->a->program)
 TEXT(peer_program, w->b ? w->b->program : "-")
 
@@ -40,10 +40,11 @@ static const struct column cols[] = {
 	  .count = conns },
 	{ "fast", "FAST", false, 3, 0, false,
 	  "of these, on a fast path now, in one direction at least", .count = fast },
-	{ "tcp", "TCP", false, 4, 7, false,
-	  "bytes by kernel TCP, both directions, of the live connections", .bytes = tcp },
-	{ "shm", "SHM", false, 4, 7, false, "bytes by shared memory", .bytes = shm },
-	{ "rdma", "RDMA", false, 5, 7, false, "bytes by RDMA", .bytes = rdma },
+#define PATH(NAME, name, far, unasked, doc) \
+	{ #name, #NAME, false, PATH_##NAME != PATH_TCP && (far) ? 5 : 4, 7, false, \
+	  "bytes by " doc ", of the live connections", .bytes = name },
+#include "policy/path.def"
+#undef PATH
 	{ "hit", "HIT", false, 0, 6, false, "share of the bytes that left TCP",
 	  .share = hit, .tint = hit_tint },
 };

@@ -29,9 +29,9 @@ NUMBER(uid_number, ln->p->uid)
 NUMBER(mode_number, ln->p->dead ? 0 : ln->p->mode == STAT_MODE_ON ? 2 : 1)
 NUMBER(conns, ln->s.conns)
 NUMBER(live, ln->s.live)
-NUMBER(tcp, ln->s.bytes[PATH_TCP])
-NUMBER(shm, ln->s.bytes[PATH_SHM])
-NUMBER(rdma, ln->s.bytes[PATH_RDMA])
+#define PATH(NAME, name, far, unasked, doc) NUMBER(name, ln->s.bytes[PATH_##NAME])
+#include "policy/path.def"
+#undef PATH
 NUMBER(cuts, ln->s.counter[STAT_cuts])
 NUMBER(rewinds, ln->s.counter[STAT_rewinds])
 TEXT(program, ln->p ? ln->p->program : "")
@@ -94,9 +94,11 @@ static const struct column cols[] = {
 	  .text = mode, .count = mode_number, .tint = mode_tint },
 	{ "conns", "CONNS", false, 6, 8, false, "TCP connections so far", .count = conns },
 	{ "live", "LIVE", false, 5, 6, false, "those open now", .count = live },
-	{ "tcp", "TCP", false, 4, 7, false, "bytes by kernel TCP, both directions", .bytes = tcp },
-	{ "shm", "SHM", false, 3, 7, false, "bytes by shared memory", .bytes = shm },
-	{ "rdma", "RDMA", false, 8, 7, false, "bytes by RDMA", .bytes = rdma },
+#define PATH(NAME, name, far, unasked, doc) \
+	{ #name, #NAME, false, PATH_##NAME == PATH_TCP ? 4 : (far) ? 8 : 3, 7, false, \
+	  "bytes by " doc ", both directions", .bytes = name },
+#include "policy/path.def"
+#undef PATH
 	{ "hit-bytes", "HIT-BYTES", false, 0, 9, false, "share of the bytes that left TCP",
 	  .share = share_of_bytes, .tint = bytes_tint },
 	{ "hit-conns", "HIT-CONNS", false, 2, 9, false,
