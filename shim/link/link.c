@@ -119,7 +119,7 @@ static bool drain_words(struct link *l, struct segment_side *me)
 	return any;
 }
 
-static bool drain_one(struct link *l, _Atomic uint32_t *takers)
+static bool drain_one(struct link *l, struct lock *taking)
 {
 	struct segment_side *me = &l->segment.side[l->segment.me];
 	bool any;
@@ -128,22 +128,22 @@ static bool drain_one(struct link *l, _Atomic uint32_t *takers)
 		l->wire->poll(l);
 	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
 		return false;
-	if (takers)
-		atomic_fetch_add(takers, 1);
+	if (taking)
+		lock_take(taking);
 	any = drain_words(l, me);
-	if (takers)
-		atomic_fetch_sub(takers, 1);
+	if (taking)
+		lock_give(taking);
 	return any;
 }
 
-bool links_drain(_Atomic uint32_t *takers)
+bool links_drain(struct lock *taking)
 {
 	uint32_t n = atomic_load_explicit(&links_top, memory_order_acquire);
 	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (link_is_up(&links[i]))
-			any |= drain_one(&links[i], takers);
+			any |= drain_one(&links[i], taking);
 	return any;
 }
 

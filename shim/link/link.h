@@ -179,10 +179,10 @@ static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK
 bool link_send(struct link *l, const struct ctl_msg *m);
 void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
 /* Drains the dirty bits of all links: every stream named there gets attention (struct
- * link_user). Returns true if anything was found. *takers, if not NULL, is one more for as long
- * as it may have taken a bit whose stream has not had attention yet; not where none is set. Only
- * inside link_read_enter/leave. */
-bool links_drain(_Atomic uint32_t *takers);
+ * link_user). Returns true if anything was found. *taking, if not NULL, is held for as long as it
+ * may have taken a bit whose stream has not had attention yet; not where none is set. Only inside
+ * link_read_enter/leave. */
+bool links_drain(struct lock *taking);
 void link_read_enter(void);
 void link_read_leave(void);
 /* What those who ride the links, or wait for one, have done. Once, before the first link. */

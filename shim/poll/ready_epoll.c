@@ -301,7 +301,13 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 		batch_filter(e, b, r, false);
 		batch_restore(b, 0, r);
 		hand_off(e);
-		r = b->n ? b->n : AGAIN;
+		b->dropped += (uint32_t)r;
+		if (b->n)
+			return b->n;
+		/* There may have been no place for others, which come next. */
+		if (r == b->max && b->dropped <= __atomic_load_n(&e->nitems, __ATOMIC_RELAXED))
+			return AGAIN;
+		r = 0;
 	}
 	return r ? r : expired(deadline_ns) ? 0 : AGAIN;
 }

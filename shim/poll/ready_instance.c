@@ -314,7 +314,7 @@ static void plain_again(struct epoll *e)
 	e->bell = NULL;
 	atomic_store(&e->direct, NULL);
 	e->channel = 0;
-	atomic_store(&e->takers, 0);
+	atomic_store(&e->taking.v, 0);
 	atomic_store(&e->inherited, true);
 	atomic_store(&e->sleepers, 0);
 	while (e->head)

@@ -7,7 +7,7 @@
  * cut: then the instance has a bell in the kernel's set and its waits go through the active
  * loop.
  *
- * Locks: stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered
+ * Locks: epoll.taking -> stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item
  * into or taken out of a stream's list only with both held; everything else of an item and of an
  * instance is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't
  * block (epoll_ctl), and e->epfd is open, because ready_epoll_forget_fd() takes the lock before
@@ -84,7 +84,7 @@ struct epoll {
 	_Atomic uint32_t narmed, ncut, noneshot, nstreams;
 	_Atomic bool level;		/* more than one watch it, or one not for edges */
 	uint32_t news, news_told;	/* what came, and what outer waits were told of */
-	_Atomic uint32_t takers;	/* threads in peek(): see links_drain() */
+	struct lock taking;		/* of a thread in peek(): see links_drain() */
 	_Atomic uint32_t ninner;	/* items that are instances themselves */
 	struct epitem *inners;
 	_Atomic uint32_t sleepers;	/* threads inside the kernel's wait; written under lock */

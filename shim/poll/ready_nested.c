@@ -32,14 +32,12 @@
 struct seen {
 	/* there is something; something has come since outer waits were told last */
 	bool found, news;
-	bool perhaps;		/* another thread has something in hand, and will find it */
 };
 
 /*
  * Is there something to say by the paths? Nothing is taken: what has something to say stays
- * queued, and before that one nothing has. Who has taken what is dirty, and has not queued it
- * yet, is one of e->takers, and does not ring for it. Who has taken nothing is none of them: each
- * of several threads that look again and again would have the others look once more.
+ * queued, and before that one nothing has. Who has taken what is dirty holds e->taking until it is
+ * queued, and does not ring for it: so he is waited for, who may be off his processor.
  */
 static struct seen peek(struct epoll *e, uint32_t gen)
 {
@@ -47,11 +45,13 @@ static struct seen peek(struct epoll *e, uint32_t gen)
 
 	link_read_enter();
 	ready_looks_at = e;
-	links_drain(&e->takers);
+	links_drain(&e->taking);
 	ready_looks_at = NULL;
 	atomic_thread_fence(memory_order_seq_cst);
-	/* before the look: who is no more has queued it */
-	seen.perhaps = atomic_load(&e->takers) > 0;
+	if (atomic_load(&e->taking.v)) {
+		lock_take(&e->taking);
+		lock_give(&e->taking);
+	}
 	lock_take(&e->lock);
 	while (atomic_load(&e->gen) == gen && e->head && !seen.found) {
 		struct epitem *it = e->head;
@@ -120,7 +120,7 @@ static bool settle(struct epoll *e, uint32_t gen, bool silence, bool always)
 
 	if (armed(e, gen, silence))
 		seen = peek(e, gen);
-	if (seen.perhaps || (seen.found && (always || seen.news)))
+	if (seen.found && (always || seen.news))
 		ring(e, gen);
 	return seen.found;
 }
@@ -177,8 +177,8 @@ static bool resynced(struct epoll *e, uint32_t gen)
 }
 
 #define DEPTH_MOST 5		/* the kernel's EP_MAX_NESTS, and one */
-#define PROOFS_MOST 1000	/* a bell that rings again and again is believed */
-#define PROOFS_FAST 20		/* then whoever makes it ring gets the processor, too */
+#define PROOFS_MOST 1000
+#define PROOFS_ROUND 20		/* after so many without an end each descriptor is asked */
 
 struct inner { struct epoll *e; uint32_t gen; };
 
@@ -234,10 +234,43 @@ static bool rung(struct epoll *e, uint32_t gen, int depth)
 	return kernel_says(e, gen) & EPOLLPRI;
 }
 
+/* Could the item be what makes the instance readable? Whether its edge was told already only the
+ * kernel knows. e->lock held. */
+static bool may_be_ready(const struct epitem *it)
+{
+	struct pollfd p = { .fd = it->fd, .events = (short)it->kern_events };
+	struct timespec zero = { 0, 0 };
+
+	return it->orphan || (it->s && fdtab_stream(it->fd) != it->s) ||
+	       sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+}
+
+/* No descriptor is ready that was registered, here or inside: the bells alone are what the kernel
+ * means. */
+static bool bells_alone(struct epoll *e, uint32_t gen, int depth)
+{
+	struct inner in;
+	bool alone;
+
+	for (unsigned i = 0; nth_inner(e, gen, i, &in); i++)
+		if (!depth || !bells_alone(in.e, in.gen, depth - 1))
+			return false;
+	lock_take(&e->lock);
+	alone = !atomic_load(&e->shared) && !e->channel;
+	for (uint32_t i = 0; alone && atomic_load(&e->gen) == gen && i < e->nbuckets; i++)
+		for (struct epitem *it = e->by_data[i]; it && alone; it = it->data_next)
+			alone = it->inner || !may_be_ready(it);
+	lock_give(&e->lock);
+	return alone;
+}
+
 /*
  * The kernel's word is believed if no bell can be what it is about: its own, or one inside, may
  * ring after it was silenced and before the kernel is asked, again and again. A bell of those in
  * which there is something does ring.
+ *
+ * Where bells ring all the time each descriptor is asked. After PROOFS_MOST the word is believed
+ * though one that has told its edge is still ready, or others may have registered some.
  */
 static bool proved(struct epoll *e, uint32_t gen, int depth)
 {
@@ -249,8 +282,6 @@ static bool proved(struct epoll *e, uint32_t gen, int depth)
 		bool any = inner_proved(e, gen, depth);
 		uint32_t k, n;
 
-		if (i >= PROOFS_FAST)
-			sys(SYS_sched_yield);
 		if (settle(e, gen, true, true))
 			return true;
 		n = atomic_load(&silenced);
@@ -260,6 +291,8 @@ static bool proved(struct epoll *e, uint32_t gen, int depth)
 		if (!(any ? k & EPOLLPRI : rung(e, gen, depth)) && n == atomic_load(&silencing) &&
 		    !resynced(e, gen))
 			return true;
+		if (!any && i % PROOFS_ROUND == PROOFS_ROUND - 1 && bells_alone(e, gen, depth))
+			return false;
 	}
 	return true;
 }

@@ -20,6 +20,7 @@ struct batch {
 				 * is this call's */
 	uint64_t blocked;	/* of signals_block() */
 	bool heard;		/* the kernel has told of the bell */
+	uint32_t dropped;	/* events of the kernel's that say nothing */
 	struct epoll_event was[BELLS_MOST];
 };
 

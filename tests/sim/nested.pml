@@ -24,11 +24,9 @@
  * bell's event out of the kernel's list leaves the bell as it is), NO_ATTENTION (who queues what
  * is dirty does not ring for the outer waits), DISARM (the last sleeper inside disarms),
  * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
- * not armed at once), DEEP with NO_TAKERS (nobody minds what another thread has in hand), DEEP,
- * EDGE and READS with NEWS_FIRST (or not, where there is something that is no change), ALONE with
- * NO_PROOF (the kernel's word is passed on), ALONE and READS with BELIEVE (it is passed on after a
- * proof in which a bell rang), TWO with HELD (who looks counts as a looker all the time) and with
- * HELD_DRAIN (while it drains, also where nothing is dirty).
+ * not armed at once), DEEP with NO_WAIT (nobody waits for what another thread has in hand), ALONE
+ * with NO_PROOF (the kernel's word is passed on), ALONE and READS with BELIEVE (it is passed on
+ * after a proof in which a bell rang).
  */
 #ifndef N
 #define N 3
@@ -39,7 +37,7 @@ bool dirty, queued;		/* the slot's mark, and the item in the instance's list */
 bool armed;			/* who publishes rings */
 bool asleep;			/* struct bell.sleeping: who queues rings */
 bool ticks, listed;		/* the timer, and the kernel's list of the instance */
-byte takers;			/* have taken what is dirty, and not queued it yet */
+bool taking;			/* a lock: one has taken what is dirty, and not queued it yet */
 bool fresh;			/* something came since the outer wait was told */
 bool edge;			/* the outer instance has it in its own list */
 
@@ -72,51 +70,29 @@ inline drain()
  * in the list. */
 inline peek()
 {
-#if defined(HELD) || defined(HELD_DRAIN)
-	takers++;
-	d_step { was = dirty; dirty = false };
-	if :: was -> d_step { queued = true; fresh = true } :: else fi;
-#ifdef HELD_DRAIN
-	takers--;
-	perhaps = takers > 0;
-#else
-	perhaps = takers > 1;
-#endif
-	d_step { found = READY; queued = found; news = fresh };
-#ifdef HELD
-	takers--
-#endif
-#else
 	if
 	:: dirty ->
-		takers++;
+		d_step { !taking -> taking = true };
 		d_step { was = dirty; dirty = false };
 		if :: was -> d_step { queued = true; fresh = true } :: else fi;
-		takers--
+		taking = false
 	:: else
 	fi;
-#ifdef NO_TAKERS
-	perhaps = false;
-#else
-	perhaps = takers > 0;
+#ifndef NO_WAIT
+	if :: !taking fi;
 #endif
 	d_step { found = READY; queued = found; news = fresh }
-#endif
 }
 
 inline settle()
 {
 	arm();
 #ifdef NO_LOOK
-	d_step { found = false; perhaps = false; news = false };
+	d_step { found = false; news = false };
 #else
 	peek();
 #endif
-#ifdef NEWS_FIRST
-	if :: (found && (news || ALWAYS)) || (!found && perhaps) -> bell_ring() :: else fi
-#else
-	if :: perhaps || (found && (news || ALWAYS)) -> bell_ring() :: else fi
-#endif
+	if :: found && (news || ALWAYS) -> bell_ring() :: else fi
 }
 
 /* epoll_wait(inner, 0) of one event: by the paths, and by the kernel. */
@@ -150,7 +126,7 @@ active proctype publisher()
 active proctype inner()
 {
 	byte rounds;
-	bool was, found, perhaps, news, took, bell;
+	bool was, found, news, took, bell;
 
 #if !defined(ALONE) && !defined(TWO)
 	do
@@ -183,7 +159,7 @@ active proctype inner()
 
 active [OUTERS] proctype outer()
 {
-	bool was, found, perhaps, news, took, bell, proved;
+	bool was, found, news, took, bell, proved;
 
 	settle();	/* the instance is watched from now on */
 	do

@@ -193,6 +193,7 @@ void link_read_enter(void) {}
 void link_read_leave(void) {}
 
 static void (*on_drain)(void);		/* called by each */
+static void (*on_taken)(void);		/* a dirty bit is taken, and not queued yet */
 
 static bool take_dirty(void)
 {
@@ -202,6 +203,8 @@ static bool take_dirty(void)
 		return false;
 	for (int i = 0; i < STREAMS; i++) {
 		if (fakes[i].dirty && atomic_exchange(&fakes[i].dirty, false)) {
+			if (on_taken)
+				on_taken();
 			ready_attention(&streams[i]);
 			any = true;
 		}
@@ -209,7 +212,7 @@ static bool take_dirty(void)
 	return any;
 }
 
-bool links_drain(_Atomic uint32_t *takers)
+bool links_drain(struct lock *taking)
 {
 	bool any;
 
@@ -217,11 +220,11 @@ bool links_drain(_Atomic uint32_t *takers)
 		on_drain();
 	if (!atomic_load(&any_dirty))
 		return false;
-	if (takers)
-		atomic_fetch_add(takers, 1);
+	if (taking)
+		lock_take(taking);
 	any = take_dirty();
-	if (takers)
-		atomic_fetch_sub(takers, 1);
+	if (taking)
+		lock_give(taking);
 	return any;
 }
 

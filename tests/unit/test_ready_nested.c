@@ -10,6 +10,7 @@
  */
 #include "ready_fake.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 /* Instances, from the one that has the stream outwards. */
@@ -318,6 +319,35 @@ START_TEST(rings_for_nothing)
 }
 END_TEST
 
+/* It does so as often as the looks ask: what is true is told all the same. */
+START_TEST(rings_without_end)
+{
+	int p[2], *in = _i ? &ep[1] : &ep[0];
+
+	chain(EPOLLIN, EPOLLIN);
+	cut_fd(ep[1], 1, EPOLLIN);
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(ctl(*in, EPOLL_CTL_ADD, p[0], EPOLLIN, 5), 0);
+	on_drain = rings_inside;
+	rings = INT_MAX;
+	for (int round = 0; round < 3; round++) {
+		ck_assert_int_eq(poll_in(ep[1], 0), 0);
+		ck_assert_int_eq(select_in(ep[2], 0), 0);
+		ck_assert_int_eq(look(ep[DEEP], in_ms(3)), 0);
+		ck_assert_int_eq(write(p[1], "x", 1), 1);
+		ck_assert_int_eq(poll_in(ep[1], 0), 1);
+		ck_assert_int_eq(select_in(ep[2], 0), 1);
+		ck_assert_int_eq(look(ep[DEEP], in_ms(5000)), 1);
+		ck_assert_int_eq(read(p[0], &(char){ 0 }, 1), 1);
+		shows(0, EPOLLIN);
+		ck_assert_int_eq(look(ep[DEEP], in_ms(5000)), 1);
+		ck_assert_int_eq(poll_in(ep[1], 0), 1);
+		fakes[0].synth = 0;
+	}
+	ck_assert_int_gt(rings, 0);
+}
+END_TEST
+
 static __thread bool stays;
 static _Atomic bool there, go;
 
@@ -362,6 +392,42 @@ START_TEST(look_meanwhile)
 }
 END_TEST
 
+static _Atomic int seen_by[2];
+
+static void *looks_once(void *arg)
+{
+	int who = (int)(intptr_t)arg;
+
+	stays = !who;
+	atomic_store(&seen_by[who], poll_in(ep[0], 0));
+	return NULL;
+}
+
+/* Another thread has taken what is dirty, and is off its processor before it has queued it: a look
+ * waits for it, and finds what it finds. */
+START_TEST(in_hand)
+{
+	pthread_t t[2];
+
+	chain(EPOLLIN, EPOLLIN);
+	seen_by[0] = seen_by[1] = -1;
+	on_taken = stay;
+	shows(0, _i ? EPOLLIN : 0);
+	pthread_create(&t[0], NULL, looks_once, (void *)0);
+	while (!atomic_load(&there))
+		sched_yield();
+	pthread_create(&t[1], NULL, looks_once, (void *)1);
+	while (atomic_load(&of(ep[0])->taking.v) != 2 && atomic_load(&seen_by[1]) < 0)
+		sched_yield();
+	ck_assert_int_eq(seen_by[1], -1);
+	atomic_store(&go, true);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_int_eq(seen_by[0], _i);
+	ck_assert_int_eq(seen_by[1], _i);
+}
+END_TEST
+
 static _Atomic uint32_t looks, wrong;
 static _Atomic bool no_more;
 
@@ -381,8 +447,7 @@ static void *crowd_looks(void *arg)
 	return NULL;
 }
 
-/* Many look at all depths at once, bells ring, and there is never anything. Not faster than looks
- * end: one that hears a thousand rings believes them. */
+/* Many look at all depths at once, bells ring, and there is never anything. */
 #define CROWD 8
 START_TEST(crowd)
 {
@@ -569,7 +634,9 @@ int main(void)
 	tcase_add_test(c, kernel_members);
 	tcase_add_test(c, stale_interest);
 	tcase_add_loop_test(c, rings_for_nothing, 0, 2);
+	tcase_add_loop_test(c, rings_without_end, 0, 2);
 	tcase_add_test(c, look_meanwhile);
+	tcase_add_loop_test(c, in_hand, 0, 2);
 	tcase_add_loop_test(c, crowd, 0, 2);
 	tcase_add_loop_test(c, asleep, 0, 2);
 	tcase_add_loop_test(c, unheard, 0, 2);
