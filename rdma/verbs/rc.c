@@ -22,11 +22,6 @@ bool rc_dead(const struct rc *rc) { return is_dead(rc); }
 
 /* ---- posting; `post` held ---- */
 
-static struct rc_rec *record(struct rc *rc, uint64_t seq)
-{
-	return (struct rc_rec *)(rc->mem + (size_t)(seq % RC_SENDS) * RC_REC_MAX);
-}
-
 /* The newest work request of a batch: its completion frees the batch. */
 static int signalled(struct rc *rc, unsigned n)
 {
@@ -38,7 +33,7 @@ static int signalled(struct rc *rc, unsigned n)
 	return IBV_SEND_SIGNALED;
 }
 
-static void post(struct rc *rc, struct ibv_send_wr *wr)
+void rc_post(struct rc *rc, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 	int e = errno;		/* libraries may touch it though nothing is wrong; this is a call
@@ -67,7 +62,7 @@ static uint64_t now_ns(void)
 /* The newest work request, a record without writes before it, is about to be posted. */
 static int time_it(struct rc *rc)
 {
-	if (rc->sent < rc->time_next || rc->timed || under_way(rc) || !rc->conf.rtt)
+	if (rc->sent < rc->time_next || rc->timed || under_way(rc) || rc->nreads || !rc->conf.rtt)
 		return 0;
 	rc->timed = rc->posted;
 	rc->timed_from = now_ns();
@@ -165,14 +160,7 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 	for (unsigned i = 0; i < n; i++)
 		wr[i].next = &wr[i + 1];
 	rc->sent++;
-	post(rc, wr);
-}
-
-static uint32_t acknowledge(struct rc *rc)
-{
-	atomic_store(&rc->owes, false);		/* before the count is read: one that comes now
-						 * asks again */
-	return rc->told_acked = atomic_load_explicit(&rc->taken, memory_order_relaxed);
+	rc_post(rc, wr);
 }
 
 static void set_pending(struct rc *rc, struct rc_slot *sl, bool on)
@@ -253,7 +241,7 @@ static bool taken_up(const struct rc *rc, const struct rc_slot *sl)
 static bool held(const struct rc *rc, const struct rc_slot *sl, uint64_t n)
 {
 	return sl->asked && n < COLLECT_BELOW && !taken_up(rc, sl) && !sl->credit &&
-	       sl->final == sl->final_told;
+	       !sl->pull.say && sl->final == sl->final_told;
 }
 
 /* Tells the peer all that it does not know of the slot; what cannot go now stays pending. */
@@ -268,13 +256,17 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 		return;
 	}
 	while (sl->linked && !rc_dead(rc) &&
-	       ((n = sl->want_wr - sl->told_wr) || sl->credit || sl->final != sl->final_told)) {
+	       ((n = sl->want_wr - sl->told_wr) || sl->credit || sl->final != sl->final_told ||
+		sl->pull.say)) {
 		if (room(rc) < 4 || under_way(rc) >= RC_RECVS - RESERVE || held(rc, sl, n) ||
 		    (collect && n < COLLECT_BELOW && rc->posted - rc->done >= COLLECT)) {
 			set_pending(rc, sl, true);
 			return;
 		}
-		post_chunk(rc, i);
+		if (sl->pull.say)
+			rc_pull_say(rc, i);
+		else
+			post_chunk(rc, i);
 	}
 	set_pending(rc, sl, false);
 }
@@ -297,6 +289,12 @@ static void leave(struct rc *rc)
 	}
 }
 
+void rc_tell(struct rc *rc, uint32_t slot)
+{
+	post_slot(rc, slot, false);
+	leave(rc);
+}
+
 static void flush(struct rc *rc)
 {
 	uint32_t n = rc->npending;
@@ -315,13 +313,18 @@ static void flush(struct rc *rc)
 	}
 }
 
+void rc_post_bare(struct rc *rc, struct rc_rec *rec)
+{
+	post_record(rc, rec, &(struct span){ 0 });
+}
+
 /* Only `acked`. */
 void rc_post_acked(struct rc *rc)
 {
 	struct rc_rec *rec = record(rc, rc->posted);
 
 	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .flags = RC_SHORT, .acked = acknowledge(rc) };
-	post_record(rc, rec, &(struct span){ 0 });
+	rc_post_bare(rc, rec);
 }
 
 /* The peer runs out of our buffers while we have nothing to say, or waits for just that. */
@@ -336,7 +339,7 @@ static void acknowledge_if_due(struct rc *rc)
 }
 
 /* What an earlier epoch left untold went by TCP. */
-static void look_at_epoch(struct rc_slot *sl, struct ring_shared *sh)
+void rc_look_at_epoch(struct rc_slot *sl, struct ring_shared *sh)
 {
 	uint64_t epoch = atomic_load_explicit(&sh->epoch, memory_order_relaxed);
 
@@ -360,7 +363,7 @@ bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key
 
 	take(&rc->post);
 	if (sl->linked)
-		look_at_epoch(sl, sh);
+		rc_look_at_epoch(sl, sh);
 	/* All that comes before was told, so that the record's bytes begin where they should. */
 	ok = sl->linked && sl->dev_tx && n <= sl->dev_tx && !rc_dead(rc) && !sl->pending &&
 	     sl->told_wr == wr && sl->want_wr == wr && room(rc) >= 4 &&
@@ -396,7 +399,7 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	uint64_t final = atomic_load_explicit(&sh->final, memory_order_relaxed);
 
 	take(&rc->post);
-	look_at_epoch(sl, sh);
+	rc_look_at_epoch(sl, sh);
 	sl->want_wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
 	sl->final = final;
 	if (taken_up(rc, sl) && !sl->pending)
@@ -514,8 +517,13 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 		return false;
 	if (r->flags & RC_DEVICE && !got_device(sl, in, r))
 		return false;
-	if (r->len)
+	sl->pull.heard++;
+	if (r->flags & RC_WORDS) {
+		if (!whole || !rc_pull_word(rc, r, r + 1))
+			return false;
+	} else if (r->len) {
 		land(&sl->rx, r);
+	}
 	if (r->wr > atomic_load_explicit(&in->wr, memory_order_relaxed))
 		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
 	if (rd > known)
@@ -583,16 +591,25 @@ static bool give_back(struct rc *rc, const struct batch *b)
 
 static bool completion(struct rc *rc, const struct ibv_wc *wc, struct batch *b)
 {
+	uint32_t slots[RC_READS], n;
+	uint64_t bells;
+
 	if (wc->status != IBV_WC_SUCCESS)
 		return false;
 	if (wc->wr_id & RECV_ID)
 		return received(rc, (uint32_t)wc->wr_id, wc->byte_len, b);
 	take(&rc->post);
 	if (wc->wr_id + 1 > rc->done)
-		rc->done = wc->wr_id + 1;
+		__atomic_store_n(&rc->done, wc->wr_id + 1, __ATOMIC_RELEASE);
 	if (rc->timed && rc->done >= rc->timed)
 		timed(rc);
+	n = rc->nreads ? rc_pull_completed(rc, slots) : 0;
 	give(&rc->post);
+	for (uint32_t i = 0; i < n; i++) {
+		bells = changed(rc, slots[i]);
+		if (bells)
+			rc->conf.ring(rc->conf.arg, bells);
+	}
 	return true;
 }
 

@@ -37,6 +37,9 @@
  * has consumed the run, so it tells of that at once. The sender's device memory can be read by
  * its own device only, so what a peer is given is its landing ring and nothing else.
  *
+ * Pull. A large block may stay where it is: the sender offers it, by a word, and the receiver reads
+ * it by RDMA READ into the program's buffer, and says how much of it (rc_pull.c).
+ *
  * Round-trip time. A completion on RC is the acknowledgement of the peer's device: of the first
  * few small records that go out while nothing else is on the way, and of one in 1024 later, the
  * time from posting to the completion's being seen is taken, and the shortest of the last 8 to
@@ -59,6 +62,7 @@
 
 #include <stddef.h>
 
+#include "rdma/shm/pull.h"
 #include "rdma/shm/segment.h"
 #include "rdma/verbs/verbs.h"
 
@@ -93,6 +97,12 @@ _Static_assert(offsetof(struct rc_rec, rd) == RC_SHORT_BYTES,
 #define RC_ASKS    1
 #define RC_DEVICE  2		/* the bytes lie in the slot's ring of device memory */
 #define RC_SHORT   4
+/* its payload is a word about a block that is read, see rc_pull.c. Only where both ends said that
+ * they know them */
+#define RC_OFFER    8
+#define RC_WITHDRAW 16
+#define RC_TAKEN    32
+#define RC_WORDS    (RC_OFFER | RC_WITHDRAW | RC_TAKEN)
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
 
 /* Where the bytes of a direction lie. */
@@ -109,6 +119,19 @@ static inline uint64_t rc_credit_step(uint64_t size, uint64_t small)
 {
 	return size / 16 > small / 4 ? size / 16 : small / 4;
 }
+
+#define RC_READS      16		/* READs of a link under way */
+#define RC_PULL_MOST  (1ull << 30)	/* bytes of a block that is offered */
+/* A slot's blocks, one for each direction; `post`. */
+struct rc_pull {
+	struct pull_offer out, in;
+	uint32_t floor;		/* offers of an earlier epoch are over */
+	uint32_t late;		/* serial of one that was settled before TAKEN came; 0: none */
+	uint32_t heard;		/* records of the peer's about the slot, roughly */
+	uint8_t say;		/* words to send */
+	bool open, answered;	/* out: it stands; TAKEN has come */
+	bool known, taking, withdrawn;	/* in: it stands, is being read, is to end with that */
+};
 
 #define RC_LARGE_MOST 64	/* large rings of a link, for each direction */
 
@@ -144,6 +167,7 @@ struct rc_slot {
 					 * peer's; 0: there is none */
 	uint64_t dev_raddr;
 	uint32_t dev_rkey;
+	struct rc_pull pull;
 };
 
 struct rc_conf {
@@ -234,6 +258,34 @@ bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key
 /* The device reads that memory no more: what was published as `seq` is complete, or the queue
  * pair is at its end. Any thread; rc_poll() brings it on. */
 bool rc_device_done(struct rc *rc, uint64_t seq);
+
+/* ---- blocks that are read, rc_pull.c ---- */
+/* READs may be under way, so many at a time; 0: none. Before records come. */
+void rc_pull_reads(struct rc *rc, uint8_t most);
+bool rc_pull_can(const struct rc *rc);
+/* The program's memory, to be read by the peer or, `landing`, to read into. 0 or -errno: -ENOMEM:
+ * what rdma_memory leaves for it is used up. Any thread; the link must stay meanwhile. */
+int rc_pull_reg(struct rc *rc, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret);
+void rc_pull_dereg(struct rc *rc, struct pull_mem *m);	/* no device reaches it any more */
+/* Sender, its direction's lock held. The next o->len bytes of the stream lie at o->addr in memory
+ * of o->key, and stay there; nothing is published before rc_pull_settled(). False: not now. */
+bool rc_pull_offer(struct rc *rc, uint32_t slot, struct pull_offer *o);
+void rc_pull_withdraw(struct rc *rc, uint32_t slot);
+void rc_pull_settled(struct rc *rc, uint32_t slot, uint64_t wr);
+uint32_t rc_pull_heard(const struct rc *rc, uint32_t slot);	/* changes when the peer says
+								 * something */
+/* Receiver, its direction's lock held: the block that begins, or goes on, at rd. False: there is
+ * none that may be begun. Else rc_pull_end(): n bytes were read, `stop`: and no more will be. */
+bool rc_pull_begin(struct rc *rc, uint32_t slot, uint32_t epoch, uint64_t rd,
+		   struct pull_offer *ret);
+void rc_pull_end(struct rc *rc, uint32_t slot, uint32_t serial, uint64_t n, bool stop);
+void rc_pull_frozen(struct rc *rc, uint32_t slot, uint32_t epoch);	/* offers of that cut are
+									 * over */
+void rc_pull_alive(struct rc *rc, uint32_t slot);	/* tells the peer so */
+/* 0: it is posted, and *ret_seq is for rc_pull_done(); -EAGAIN: too many are under way; -ENETDOWN.
+ * Any thread. */
+int rc_pull_read(struct rc *rc, uint32_t slot, const struct pull_piece *x, uint64_t *ret_seq);
+int rc_pull_done(const struct rc *rc, uint64_t seq);	/* 1, 0: not yet, -ENETDOWN: never */
 
 /* Sender, its direction's lock held: what is new in its ring's header goes to the peer. */
 void rc_publish(struct rc *rc, uint32_t slot);

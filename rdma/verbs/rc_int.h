@@ -34,6 +34,12 @@ struct device_mem {
 	struct ibv_mr *_Atomic mr;
 };
 
+struct rc_read {
+	uint64_t seq;
+	uint32_t slot;
+	bool last;
+};
+
 struct rc {
 	struct segment *a;
 	struct rc_conf conf;
@@ -52,6 +58,7 @@ struct rc {
 	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
 	uint64_t large_bytes;		/* of those that are registered */
 	struct device_mem device[DEVICE_MOST];	/* added under `post` */
+	uint8_t reads_most;
 
 	_Alignas(64) _Atomic uint32_t post;	/* lock */
 	uint64_t posted, done;		/* work requests */
@@ -65,6 +72,8 @@ struct rc {
 						 * few, and of those before */
 	uint64_t done_seen;		/* at the last look */
 	uint32_t looks;			/* in a row that found nothing new completed */
+	uint32_t nreads;		/* READs under way: */
+	struct rc_read read[RC_READS];
 	_Atomic bool busy;
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
@@ -123,8 +132,35 @@ static inline bool is_dead(const struct rc *rc)
 static inline uint64_t room(const struct rc *rc) { return RC_SENDS - (rc->posted - rc->done); }
 static inline uint64_t under_way(const struct rc *rc) { return rc->sent - rc->peer_acked; }
 
+/* The place of a record that is posted as that work request; `post` held */
+static inline struct rc_rec *record(struct rc *rc, uint64_t seq)
+{
+	return (struct rc_rec *)(rc->mem + (size_t)(seq % RC_SENDS) * RC_REC_MAX);
+}
+
+/* What the next record says of those taken up; `post` held */
+static inline uint32_t acknowledge(struct rc *rc)
+{
+	atomic_store(&rc->owes, false);		/* before the count is read: one that comes now
+						 * asks again */
+	return rc->told_acked = atomic_load_explicit(&rc->taken, memory_order_relaxed);
+}
+
 /* A record with `acked` and nothing else. `post` held, and there is room() for it. rc.c */
 void rc_post_acked(struct rc *rc);
+/* ---- rc.c, for rc_pull.c; `post` held ---- */
+void rc_post(struct rc *rc, struct ibv_send_wr *wr);
+void rc_look_at_epoch(struct rc_slot *sl, struct ring_shared *sh);
+void rc_post_bare(struct rc *rc, struct rc_rec *rec);	/* a record that tells of no writes */
+/* what there is to say of the slot; leaves `post` */
+void rc_tell(struct rc *rc, uint32_t slot);
+/* ---- rc_pull.c, for rc.c ---- */
+void rc_pull_say(struct rc *rc, uint32_t slot);	/* the next word of the slot, which is posted */
+/* one has come. False: it breaks the rules. `poll` held */
+bool rc_pull_word(struct rc *rc, const struct rc_rec *r, const void *payload);
+/* Completed are those up to `done`: of so many slots somebody waits for it, RC_READS at most. */
+uint32_t rc_pull_completed(struct rc *rc, uint32_t *slots);
+
 /* The queue pair is of no use any more: told once. */
 void rc_died(struct rc *rc);
 /* These receive buffers, RC_BATCH at most, may be filled again. 0, or the device's error. */

@@ -88,6 +88,52 @@ static struct ibv_mr *reg(struct rc *rc, void *p, size_t n, int access)
 	return mr;
 }
 
+static void dereg(struct ibv_mr **mr)
+{
+	if (*mr) {
+		atomic_fetch_sub(&pinned, (*mr)->length);
+		verbs.ibv_dereg_mr(*mr);
+	}
+	*mr = NULL;
+}
+
+/* What comes and goes has no more of the budget than a quarter. */
+static _Atomic uint64_t pinned_pull;
+
+int rc_pull_reg(struct rc *rc, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret)
+{
+	uint64_t all = atomic_fetch_add(&pinned_pull, n) + n;
+	int e = errno, r = -ENOMEM;
+	struct ibv_mr *mr = NULL;
+
+	if (!is_dead(rc) && (!rc->conf.budget || all <= rc->conf.budget / 4)) {
+		mr = reg(rc, (void *)(uintptr_t)addr, n,
+			 landing ? IBV_ACCESS_LOCAL_WRITE : IBV_ACCESS_REMOTE_READ);
+		r = mr ? 0 : error();
+	}
+	errno = e;
+	if (!mr) {
+		atomic_fetch_sub(&pinned_pull, n);
+		return r;
+	}
+	*ret = (struct pull_mem){ mr, n, mr->lkey, mr->rkey };
+	return 0;
+}
+
+void rc_pull_dereg(struct rc *rc, struct pull_mem *m)
+{
+	struct ibv_mr *mr = m->mr;
+	int e = errno;
+
+	if (!mr)
+		return;
+	m->mr = NULL;
+	atomic_fetch_sub(&pinned_pull, m->bytes);
+	atomic_fetch_sub(&rc->registered, m->bytes);
+	dereg(&mr);
+	errno = e;
+}
+
 int rc_post_recvs(struct rc *rc, const uint32_t *i, unsigned n)
 {
 	struct ibv_recv_wr wr[RC_BATCH], *bad;
@@ -179,15 +225,6 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 		return error();
 	r = make_qp(rc);
 	return r ? r : post_all_recvs(rc);
-}
-
-static void dereg(struct ibv_mr **mr)
-{
-	if (*mr) {
-		atomic_fetch_sub(&pinned, (*mr)->length);
-		verbs.ibv_dereg_mr(*mr);
-	}
-	*mr = NULL;
 }
 
 void rc_release(struct rc *rc)

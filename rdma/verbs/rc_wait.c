@@ -21,7 +21,8 @@ static void notify(struct rc *rc, bool solicited)
  * siw (Linux 6.1) never brings an event for a solicited one alone. */
 void rc_arm_own(struct rc *rc)
 {
-	bool all = __atomic_load_n(&rc->npending, __ATOMIC_RELAXED) > 0;
+	bool all = __atomic_load_n(&rc->npending, __ATOMIC_RELAXED) > 0 ||
+		   __atomic_load_n(&rc->nreads, __ATOMIC_RELAXED) > 0;
 	uint64_t now = atomic_load(&rc->events) + 1;
 
 	if (is_dead(rc) || atomic_load(all ? &rc->armed_all : &rc->armed) == now)

@@ -9,6 +9,7 @@
 #include "../../rdma/verbs/rc_mem.c"
 #include "../../rdma/verbs/rc_wait.c"
 #include "../../rdma/verbs/rc_stuck.c"
+#include "../../rdma/verbs/rc_pull.c"
 #define error cm_error
 #include "../../rdma/verbs/child.c"
 #include "../../rdma/verbs/cm.c"
@@ -62,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	}
 	rc->slot[1].large_rx = (struct rc_ring){ large, LARGE, NULL };
 	rc->dead = true;		/* there is no device to post to */
+	rc->reads_most = RC_READS;
 	rc->sent = 8;
 	rc->peer_acked = 0;
 	while (n > 1) {			/* a length, then a record of that many bytes, where

@@ -142,6 +142,13 @@ static bool fake_step(struct fake_end *e)
 			return false;
 		}
 		memcpy((void *)(uintptr_t)w->raddr, w->src, w->len);
+	} else if (w->op == IBV_WR_RDMA_READ) {
+		if (!fake_reach(p, w->raddr, w->len, w->rkey, IBV_ACCESS_REMOTE_READ)) {
+			fake_break(e);
+			fake_break(p);
+			return false;
+		}
+		memcpy(w->src, (void *)(uintptr_t)w->raddr, w->len);
 	} else {
 		struct ibv_recv_wr *r = &p->rq[p->rq_head % FAKE_WR];
 

@@ -4,7 +4,7 @@
  * credits; collecting; buffers that run out; lives of a slot; peers that lie; round-trip times;
  * a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
- * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c
+ * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
  */
@@ -570,6 +570,7 @@ END_TEST
 #include "rc_flow.h"
 #include "rc_events.h"
 #include "rc_fails.h"
+#include "rc_pulls.h"
 
 int main(void)
 {
@@ -615,6 +616,14 @@ int main(void)
 	tcase_add_test(t, event_for_two);
 	tcase_add_test(t, event_for_two_at_once);
 	tcase_add_loop_test(t, liars, 0, (int)(sizeof lies / sizeof lies[0]));
+	tcase_add_test(t, pulled);
+	tcase_add_test(t, withdrawn);
+	tcase_add_test(t, frozen);
+	tcase_add_test(t, reads_bounded);
+	tcase_add_test(t, pull_budget);
+	tcase_add_loop_test(t, false_word, 0,
+			    (int)(sizeof false_words / sizeof false_words[0]));
+	tcase_add_loop_test(t, word_twice, 0, 3);
 	tcase_add_test(t, wild_cursors);
 	tcase_add_test(t, reach);
 	tcase_add_test(t, dies);
