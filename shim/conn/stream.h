@@ -37,6 +37,7 @@
 #include "conn/direct.h"
 #include "conn/earn.h"
 #include "conn/fallback.h"
+#include "conn/pull.h"
 #include "conn/recv_half.h"
 #include "conn/search.h"
 #include "conn/send_half.h"
@@ -147,6 +148,7 @@ struct stream {
 	struct stream_addr addr;
 	struct search search;
 	struct direct direct;
+	struct pull pull;
 	struct device_side device;
 	struct fallback fallback;
 	struct lost lost;

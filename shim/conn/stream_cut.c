@@ -303,12 +303,27 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 /* We have reset the connection: nothing is on TCP any more, so neither half may say so. */
 static bool over(const struct stream *s) { return atomic_load(&s->peer_gone) == 2; }
 
+void stream_tx_put_off(struct stream *s)
+{
+	uint32_t events = s->pull.open ? 0 : s->pull.put_off;
+
+	if (!events)
+		return;
+	s->pull.put_off = 0;
+	for (uint32_t ev = 0; events; ev++, events >>= 1)
+		if (events & 1)
+			stream_tx_event(s, (enum cut_ev)ev, 0, 0);
+}
+
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	uint8_t before = s->snd.cut.state;
 	struct cut_out out;
 
-	if (s->direct.stuck)
+	if (s->pull.open && pull_puts_off(s, ev, epoch, off))
+		return;
+	stream_tx_put_off(s);
+	if (s->direct.stuck && !s->pull.open)
 		direct_settle(s, true);
 	if (over(s))
 		return;
@@ -329,6 +344,7 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	uint8_t before = s->rcv.cut.state;
+	uint32_t e = s->rcv.cut.epoch;
 	bool arms = s->rcv.cut.arm_pending;
 	struct cut_out out;
 
@@ -350,6 +366,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	/* who polls sees the end without a lock, perhaps at this moment */
 	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)
 		stream_show_end(s, stream_final_in_ring(s));
+	if (s->wired && before == CUT_RX_K && s->rcv.cut.state != CUT_RX_K)
+		pull_frozen(s, e);
 	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut.rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
 		atomic_store(&s->shut.rd_owed, 0);
@@ -428,7 +446,9 @@ void stream_detach(struct stream *s)
 
 	if (!l)
 		return;
-	if (s->direct.stuck)	/* after a reset */
+	if (s->pull.open)
+		pull_over(s);
+	else if (s->direct.stuck)	/* after a reset */
 		direct_settle(s, true);
 	stream_give_large(s);
 	ring_free(s);

@@ -21,6 +21,7 @@
 #include "base/seen.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "conn/turn.h"
 #include "gpu/cuda.h"
 #include "link/peer_memory.h"
 
@@ -485,35 +486,6 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 			bg_look(s);
 	}
 	return e ? -EIO : (ssize_t)n;
-}
-
-/* What must be as it was when the receiver's lock, which was free meanwhile, is taken again. */
-struct turn {
-	struct link *link;
-	struct ring_shared *sh;
-	uint64_t rd, ring_rd;
-	uint32_t gen, epoch, takes;
-	uint8_t state, peer_gone;
-};
-
-static struct turn turn_of(const struct stream *s)
-{
-	return (struct turn){ atomic_load(&s->link),
-			      s->rcv.ring.sh,
-			      s->rcv.cut.rd,
-			      s->rcv.ring.rd,
-			      atomic_load(&s->gen),
-			      s->rcv.cut.epoch,
-			      s->rcv.takes,
-			      (uint8_t)s->rcv.cut.state,
-			      atomic_load(&s->peer_gone) };
-}
-
-static bool same_turn(const struct turn *a, const struct turn *b)
-{
-	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd &&
-	       a->gen == b->gen && a->epoch == b->epoch && a->takes == b->takes &&
-	       a->state == b->state && a->peer_gone == b->peer_gone;
 }
 
 /*

@@ -122,6 +122,7 @@ int stream_await_fallback(struct stream *s, uint64_t end_us, bool (*fallback)(st
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held.
  * ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
+void stream_tx_put_off(struct stream *s);	/* those that a block which is read has put off */
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
 /* Both locks in their order. */
 void stream_lock(struct stream *s);

@@ -11,6 +11,7 @@
 #include "base/seen.h"
 #include "base/signals.h"
 #include "base/sys.h"
+#include "conn/pull.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
@@ -204,7 +205,9 @@ static ssize_t take_offer(struct stream *s, struct cursor *c, int flags)
 {
 	struct iovec v[16];
 	int n = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
-	ssize_t got = direct_read(s, v, n);
+	bool waits = !(flags & MSG_DONTWAIT) &&
+		     !atomic_load_explicit(&s->nonblock, memory_order_relaxed);
+	ssize_t got = s->wired ? pull_read(s, v, n, waits) : direct_read(s, v, n);
 
 	if (got > 0)
 		cursor_step(c, (size_t)got);

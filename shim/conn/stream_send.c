@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "base/signals.h"
 #include "base/sys.h"
+#include "conn/pull.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
@@ -144,8 +145,10 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		if (n < DIRECT_MIN)
 			return 0;
 	}
-	if (nonblock || s->wired)
+	if (nonblock)
 		return 0;
+	if (s->wired)
+		return pull_send(s, (const char *)c->iov->iov_base + c->skip, n);
 	if (s->snd.ring.rd != s->snd.ring.wr && ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
 	if (s->snd.ring.rd != s->snd.ring.wr)
@@ -401,8 +404,12 @@ static long send_by_ring(struct stream *s, struct sending *x, uint32_t gen, bool
 	x->theirs = !x->stuck && s->direct.stuck;
 	if (x->theirs)
 		x->seen = event_look(&stream_steps);
-	if (x->stuck)
+	if (x->stuck && s->pull.open) {
+		sent(x, pull_await(s, gen));
+		stream_tx_put_off(s);
+	} else if (x->stuck) {
 		sent(x, await_take(s, gen));
+	}
 	return r;
 }
 

@@ -31,8 +31,9 @@
  * Between hosts the control socket is TCP, the segment is each host's own and a queue pair joins
  * the two (link_net.c, rdma/verbs/rc.h). Then nothing comes with a record, and:
  *
- *   HELLO    connector -> acceptor   index = slots, off = ring size
- *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to
+ *   HELLO    connector -> acceptor   index = slots, off = ring size, epoch = LINK_PULLS, ...
+ *   WELCOME  acceptor -> connector   index = 0 or enum reason; epoch = LINK_PULLS if both can;
+ *                                    tuple: laddr, lport where to
  *            connect, pport the most bytes of a
  *                                    packet or 0, paddr the token
  *   BIND, BOUND                      epoch = life of the slot, index and off = key and address
@@ -90,6 +91,9 @@ struct ctl_msg {
 	struct ctl_tuple tuple;
 };
 _Static_assert(sizeof(struct ctl_msg) == 64, "wire layout: bump CTL_VERSION when it changes");
+
+/* What an end can beside what all can; who has not got a bit ignores it. */
+#define LINK_PULLS 1		/* blocks that are read out of the sender's memory: path_pull */
 
 enum link_state { LINK_FREE, LINK_HELLO, LINK_UP, LINK_DEAD };
 
@@ -155,6 +159,7 @@ struct link {
 	_Atomic bool no_device;		/* the RDMA device cannot reach the GPUs' memory */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
+	bool pulls;			/* LINK_PULLS; written before LINK_UP */
 	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0:
 					 * it is idle */
 	uint8_t why;			/* enum reason of its end */

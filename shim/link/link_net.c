@@ -263,10 +263,24 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	return NULL;
 }
 
+/* Does this end read blocks out of the peer's memory, and give its own to be read? Where a child
+ * does not get pages that a device knows, the program's must not be known to any. */
+static uint32_t abilities(void)
+{
+	return shim_tunables()->rdma_pull && !verbs_forks_apart() ? LINK_PULLS : 0;
+}
+
+/* The queue pair is connected. */
+static void may_pull(struct link *l)
+{
+	rc_pull_reads(l->rc, l->pulls ? l->cm->reads : 0);
+}
+
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index)
 {
 	const struct policy_tunables *t = shim_tunables();
-	struct ctl_msg m = { .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring };
+	struct ctl_msg m = { .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring,
+			     .epoch = abilities() };
 	struct link *l = make(fd, host, m.index, m.off, 0);
 
 	if (!l)
@@ -325,6 +339,8 @@ int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct c
 	l = make(fd, host, hello->index, hello->off, 1);
 	if (!l)
 		return -ENOMEM;
+	m.epoch = hello->epoch & abilities();
+	l->pulls = m.epoch & LINK_PULLS;
 	r = listen_at(l, &m);
 	if (r) {
 		log_line(3, "link %u: no RDMA here: %s", l->index, reason_name(reason_of(r)));
@@ -363,6 +379,7 @@ void link_net_welcomed(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, m->index < REASON_COUNT ? (int)m->index : REASON_PROTOCOL);
 		return;
 	}
+	l->pulls = m->epoch & abilities() & LINK_PULLS;
 	loop_unwatch_fd(l->ctl);
 	if (m->tuple.pport && (!l->cm->opt.mtu || m->tuple.pport < l->cm->opt.mtu))
 		l->cm->opt.mtu = m->tuple.pport;
@@ -394,6 +411,7 @@ static void changed(struct cm *c)
 			link_user->settled(l, REASON_NO_FDS);
 			return;
 		}
+		may_pull(l);
 		link_up(l);
 		show(l, STAT_LINK_UP);
 		rc_arm(l->rc);	/* for those who sleep already */

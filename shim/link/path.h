@@ -16,6 +16,7 @@
  *   wire     NULL: both ends have one segment, so what is written there is told. Else each has his
  *            own, and the wire brings what is new from one to the other. So it lasts no longer
  *            than the process that wrote it, and nothing else of the other's segment can be seen
+ *   pull     with a wire: a large block can be read out of the sender's memory; NULL: it cannot
  *   device   with a wire: bytes can go from device memory to device memory; NULL: they cannot
  *
  * Cost: link.wire is a copy of path->wire, for the calls that move bytes compare it with NULL and
@@ -38,6 +39,7 @@
 
 #include "policy/policy.h"
 #include "policy/stat.h"
+#include "rdma/shm/pull.h"
 
 struct ctl_msg;
 struct link;
@@ -142,11 +144,33 @@ struct path_device {
 	const char *(*name)(const struct link *l);	/* of the wire's device */
 };
 
+/* Blocks that the receiver reads out of the sender's memory: docs/zerocopy.md. What each does, and
+ * who may call it: rc.h. */
+struct path_pull {
+	bool (*can)(const struct link *l);	/* now */
+	int (*reg)(struct link *l, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret);
+	void (*dereg)(struct link *l, struct pull_mem *m);
+	/* sender */
+	bool (*offer)(struct link *l, uint32_t slot, struct pull_offer *o);
+	void (*withdraw)(struct link *l, uint32_t slot);
+	void (*settled)(struct link *l, uint32_t slot, uint64_t wr);
+	uint32_t (*heard)(const struct link *l, uint32_t slot);
+	/* receiver */
+	bool (*begin)(struct link *l, uint32_t slot, uint32_t epoch, uint64_t rd,
+		      struct pull_offer *ret);
+	void (*end)(struct link *l, uint32_t slot, uint32_t serial, uint64_t n, bool stop);
+	void (*frozen)(struct link *l, uint32_t slot, uint32_t epoch);
+	void (*alive)(struct link *l, uint32_t slot);
+	int (*read)(struct link *l, uint32_t slot, const struct pull_piece *x, uint64_t *ret_seq);
+	int (*done)(const struct link *l, uint64_t seq);
+};
+
 struct path {
 	enum path_kind kind;
 	bool far, registered;
 	const struct path_wire *wire;
 	const struct path_device *device;
+	const struct path_pull *pull;
 
 	/* ---- how a link is made: background thread ---- */
 	/* Far. 0, or the reason why this host has none of it for that address. */

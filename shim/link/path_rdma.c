@@ -142,6 +142,66 @@ static const struct path_device device = {
 	.size = device_size, .publish = device_publish, .done = device_done, .name = device_name,
 };
 
+/* ---- blocks that are read ---- */
+
+static bool pull_can(const struct link *l) { return l->pulls && rc_pull_can(l->rc); }
+
+static int pull_reg(struct link *l, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret)
+{
+	return rc_pull_reg(l->rc, addr, n, landing, ret);
+}
+
+static void pull_dereg(struct link *l, struct pull_mem *m) { rc_pull_dereg(l->rc, m); }
+
+static bool pull_offer(struct link *l, uint32_t slot, struct pull_offer *o)
+{
+	return rc_pull_offer(l->rc, slot, o);
+}
+
+static void pull_withdraw(struct link *l, uint32_t slot) { rc_pull_withdraw(l->rc, slot); }
+
+static void pull_settled(struct link *l, uint32_t slot, uint64_t wr)
+{
+	rc_pull_settled(l->rc, slot, wr);
+}
+
+static uint32_t pull_heard(const struct link *l, uint32_t slot)
+{
+	return rc_pull_heard(l->rc, slot);
+}
+
+static bool pull_begin(struct link *l, uint32_t slot, uint32_t epoch, uint64_t rd,
+		       struct pull_offer *ret)
+{
+	return rc_pull_begin(l->rc, slot, epoch, rd, ret);
+}
+
+static void pull_end(struct link *l, uint32_t slot, uint32_t serial, uint64_t n, bool stop)
+{
+	rc_pull_end(l->rc, slot, serial, n, stop);
+}
+
+static void pull_frozen(struct link *l, uint32_t slot, uint32_t epoch)
+{
+	rc_pull_frozen(l->rc, slot, epoch);
+}
+
+static void pull_alive(struct link *l, uint32_t slot) { rc_pull_alive(l->rc, slot); }
+
+static int pull_read(struct link *l, uint32_t slot, const struct pull_piece *x, uint64_t *ret_seq)
+{
+	return rc_pull_read(l->rc, slot, x, ret_seq);
+}
+
+static int pull_done(const struct link *l, uint64_t seq) { return rc_pull_done(l->rc, seq); }
+
+static const struct path_pull pull = {
+	.can = pull_can, .reg = pull_reg, .dereg = pull_dereg, .offer = pull_offer,
+	.withdraw = pull_withdraw, .settled = pull_settled, .heard = pull_heard,
+	.begin = pull_begin, .end = pull_end, .frozen = pull_frozen, .alive = pull_alive,
+	.read = pull_read, .done = pull_done,
+};
+
 /* ---- its end ---- */
 
 static void log_counts(const struct link *l)
@@ -308,7 +368,7 @@ static const struct path_wire wire = {
 
 const struct path path_rdma = {
 	.kind = PATH_RDMA, .far = PATHS_FAR >> PATH_RDMA & 1, .registered = true,
-	.wire = &wire, .device = &device,
+	.wire = &wire, .device = &device, .pull = &pull,
 	.available = link_net_available, .hello = link_net_hello, .welcome = link_net_welcome,
 	.welcomed = link_net_welcomed,
 };

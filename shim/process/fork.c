@@ -468,6 +468,7 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->snd.ring_full, 0);
 	s->direct.stuck = s->direct.held.held = 0;	/* of a thread that is not here */
 	s->direct.done = 0;
+	s->pull = (struct pull){ .open = false };
 	s->direct.reading = (struct direct_reading){ .to = 0 };
 	atomic_store(&s->direct.watched, 0);
 	earn_anew(s);

@@ -34,6 +34,7 @@ NEVER(stream_pauses)
 NEVER(stream_show_unread) NEVER(stream_slab_take)
 NEVER(stream_slab_begin) NEVER(stream_tcp_state) NEVER(ring_take)
 NEVER(stream_unread_count) NEVER(link_ring_peer) NEVER(fd_internal_close) NEVER(direct_settle)
+NEVER(pull_puts_off) NEVER(pull_over) NEVER(pull_frozen)
 
 #define FD 7
 
