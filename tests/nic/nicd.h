@@ -147,7 +147,7 @@ struct node {
 	_Atomic uint32_t lock;		/* of what follows */
 	uint64_t tx_free, rx_free, last_due;
 	struct pkt *in, **in_end;
-	uint64_t tx_bytes, rx_bytes, packets, chunks, lost, marked, paused;
+	uint64_t tx_bytes, rx_bytes, packets, chunks, lost, marked, paused, slowed, spaced;
 	uint64_t queued, queued_n, late, late_max;
 };
 extern struct node *nodes[NODES];

@@ -45,9 +45,11 @@ static void stat_node(const struct node *n, char *out, size_t max)
 {
 	snprintf(out, max,
 		 "%s: %lu packets, %lu bytes out, %lu in, %lu lost, %lu marked, %lu pauses, "
+		 "%lu slowed, %lu spaced, "
 		 "%lu bytes registered, %lu ns in the buffer each, %lu chunks in, "
 		 "%lu late by more than 1 us, most %lu ns",
 		 n->name, n->packets, n->tx_bytes, n->rx_bytes, n->lost, n->marked, n->paused,
+		 n->slowed, n->spaced,
 		 n->registered, n->queued_n ? n->queued / n->queued_n : 0, n->chunks, n->late,
 		 n->late_max);
 }
@@ -64,7 +66,7 @@ static void fail_qps(struct node *n)
 static void clear_node(struct node *n)
 {
 	n->packets = n->chunks = n->tx_bytes = n->rx_bytes = 0;
-	n->lost = n->marked = n->paused = n->late = n->late_max = 0;
+	n->lost = n->marked = n->paused = n->slowed = n->spaced = n->late = n->late_max = 0;
 	n->queued = n->queued_n = 0;
 }
 

@@ -223,8 +223,10 @@ static void send_segment(struct qp *q, struct nic_wqe *w, struct track *t, struc
 		q->tx_seg = 0;
 		q->tx++;
 	}
-	if (q->rate_gap)
+	if (q->rate_gap) {
+		q->node->spaced++;
 		q->rate_next = now + q->rate_gap * (len + 64) / 1024;
+	}
 	net_send(q->node, to, p);
 }
 
@@ -435,6 +437,7 @@ static void slow_down(struct qp *q)
 {
 	uint64_t line = K.mbps ? 1024000 / (uint64_t)K.mbps : 1;
 
+	q->node->slowed++;
 	q->rate_gap = q->rate_gap ? q->rate_gap * 3 / 2 : line * 3 / 2;
 	if (q->rate_gap > line * 64)
 		q->rate_gap = line * 64;
