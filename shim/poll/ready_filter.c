@@ -134,6 +134,16 @@ static void give_to_one(struct epitem *first, struct batch *b, const struct epol
 		emit(again, b, in->events);
 }
 
+/* The kernel has disabled one of them with its event, and nobody knows which. If one was told it is
+ * disabled here, too; the others are not. */
+static void fire_again(struct epitem *first)
+{
+	for (struct epitem *it = first; it; it = it->data_next)
+		if (it->data == first->data && it->kern_events & EPOLLONESHOT && !it->orphan &&
+		    !it->disabled)
+			item_tell_kernel(it, it->kern_events);
+}
+
 /* False: there are edges among them, and it is told as it is. Not where instances are: what the
  * kernel says of those has been proved just now, for all of them, and may be what one said that
  * has nothing. */
@@ -149,6 +159,7 @@ static bool one_of_many(struct epitem *first, struct batch *b, const struct epol
 	if (edges && !inner)
 		return false;
 	give_to_one(first, b, in, edges);
+	fire_again(first);
 	return true;
 }
 

@@ -285,6 +285,38 @@ START_TEST(stale_interest)
 }
 END_TEST
 
+static int shared_pipe[2][2];
+
+static void takes_it(void)
+{
+	ck_assert_int_eq(read(shared_pipe[0][0], &(char){ 0 }, 1), 1);
+}
+
+/* Registrations for one event each share their data with an instance: each is told once, also if
+ * what the kernel told of was taken before it was looked at. */
+START_TEST(oneshot_shares_data)
+{
+	struct epoll_event two[2];
+	int n = 0;
+
+	chain(EPOLLIN, EPOLLIN);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(pipe(shared_pipe[i]), 0);
+		ck_assert_int_eq(ctl(ep[1], EPOLL_CTL_ADD, shared_pipe[i][0],
+				     EPOLLIN | EPOLLONESHOT, 0), 0);
+	}
+	on_woken = takes_it;
+	ck_assert_int_eq(write(shared_pipe[0][1], "x", 1), 1);
+	NOTHING(ep[1]);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(write(shared_pipe[i][1], "x", 1), 1);
+	for (int i = 0; i < 4; i++)
+		n += ready_epoll_wait(of(ep[1]), ep[1], two, _i ? 2 : 1, 0, NULL);
+	ck_assert_int_eq(n, 2);
+	NOTHING(ep[1]);
+}
+END_TEST
+
 static int rings;
 
 /* The instance inside was just found to have nothing, and the kernel is not asked yet. */
@@ -633,6 +665,7 @@ int main(void)
 	tcase_add_test(c, added_late);
 	tcase_add_test(c, kernel_members);
 	tcase_add_test(c, stale_interest);
+	tcase_add_loop_test(c, oneshot_shares_data, 0, 2);
 	tcase_add_loop_test(c, rings_for_nothing, 0, 2);
 	tcase_add_loop_test(c, rings_without_end, 0, 2);
 	tcase_add_test(c, look_meanwhile);
