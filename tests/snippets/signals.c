@@ -238,15 +238,15 @@ static ssize_t send_beyond(int fd)
 	return -1;
 }
 
-/* Until nothing more has gone for a while. */
+/* Until nothing more has gone for a while, in which TCP's late room has come: see send_full. */
 static void fill_up(int fd)
 {
 	nonblocking(fd);
-	for (int idle = 0; idle < 50; ) {
-		idle = send(fd, buf, 65536, 0) < 0 ? idle + 1 : 0;
-		if (idle)
+	for (uint64_t last = now_us(); now_us() - last < 500000; )
+		if (send(fd, buf, 65536, 0) > 0)
+			last = now_us();
+		else
 			nap_us(1000);
-	}
 	blocking(fd);
 }
 
