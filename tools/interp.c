@@ -16,26 +16,31 @@ static bool read_at(int fd, void *buf, size_t n, uint64_t at)
 	return at <= INT64_MAX && pread(fd, buf, n, (off_t)at) == (ssize_t)n;
 }
 
-/* PT_INTERP of a program; "" if there is none, or it is none of this machine. */
-static void linker_of(int fd, char *buf, size_t len)
+/* PT_INTERP of a program; "" if there is none. False: it is none of this machine, or cannot be
+ * read. */
+static bool linker_of(int fd, char *buf, size_t len)
 {
 	Elf64_Ehdr h;
 	Elf64_Phdr p;
 
 	buf[0] = '\0';
 	if (!read_at(fd, &h, sizeof h, 0) || memcmp(h.e_ident, ELFMAG, SELFMAG) ||
-	    h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_phentsize != sizeof p)
-		return;
+	    h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_phentsize != sizeof p || !h.e_phnum)
+		return false;
 	for (unsigned i = 0; i < h.e_phnum; i++) {
 		if (!read_at(fd, &p, sizeof p, h.e_phoff + i * sizeof p))
-			return;
+			return false;
 		if (p.p_type != PT_INTERP)
 			continue;
-		if (p.p_filesz < 2 || p.p_filesz > len || !read_at(fd, buf, p.p_filesz, p.p_offset))
-			p.p_filesz = 1;
+		if (p.p_filesz < 2 || p.p_filesz > len ||
+		    !read_at(fd, buf, p.p_filesz, p.p_offset)) {
+			buf[0] = '\0';
+			return false;
+		}
 		buf[p.p_filesz - 1] = '\0';
-		return;
+		return true;
 	}
+	return true;
 }
 
 /* The first word behind #!, "" if it is no script. */
@@ -71,12 +76,14 @@ static int open_program(const char *program)
 	return -1;
 }
 
-bool program_of_musl(const char *program, char *linker, size_t len)
+/* As linker_of(), of what runs: the program, or the interpreter of a script. */
+static bool linker_of_program(const char *program, char *buf, size_t len)
 {
 	char script[PATH_MAX];
-	const char *base;
 	int fd = open_program(program);
+	bool known;
 
+	buf[0] = '\0';
 	if (fd < 0)
 		return false;
 	script_of(fd, script, sizeof script);
@@ -86,8 +93,26 @@ bool program_of_musl(const char *program, char *linker, size_t len)
 		if (fd < 0)
 			return false;
 	}
-	linker_of(fd, linker, len);
+	known = linker_of(fd, buf, len);
 	close(fd);
+	return known;
+}
+
+bool program_of_musl(const char *program, char *linker, size_t len)
+{
+	const char *base;
+
+	linker_of_program(program, linker, len);
 	base = strrchr(linker, '/');
 	return base && !strncmp(base + 1, "ld-musl-", 8);
+}
+
+bool program_is_static(const char *program)
+{
+	const char *slash = strrchr(program, '/');
+	char linker[PATH_MAX];
+
+	if (!strncmp(slash ? slash + 1 : program, "ld", 2))	/* the linker itself has none */
+		return false;
+	return linker_of_program(program, linker, sizeof linker) && !linker[0];
 }

@@ -250,6 +250,10 @@ static int exec_it(char **argv)
 		if (!leave_it_out())
 			return OWN_TROUBLE;
 	}
+	if (program_is_static(argv[0]))
+		complain("%s is static, so no library comes into it: it runs without; what it "
+			 "starts may have it. (A program of Go can be built with cgo: docs/go.md)",
+			 argv[0]);
 	execvp(argv[0], argv);
 	error = errno;
 	complain("%s: %s", argv[0], strerror(error));

@@ -88,6 +88,12 @@ shown() {
 shown "$TMP/prog" '*go1.* stubs' '*the calls of 1 program of Go come*'
 shown "$TMP/own" '*go1.*, untouched: without cgo*' \
 	'*1 program of Go past the library: *without cgo*'
+# rdmarun says of a static one that it runs without.
+out=$(RDMASHIM_LIB=$SHIM "$B/rdmarun" "$TMP/static" print x 2>"$TMP/rdmarun.err" 3>&-)
+[[ $out == x ]] && grep -q 'static is static' "$TMP/rdmarun.err" ||
+	fail "rdmarun of a static program: $out, $(cat "$TMP/rdmarun.err")"
+RDMASHIM_LIB=$SHIM "$B/rdmarun" "$TMP/prog" print x >/dev/null 2>"$TMP/rdmarun.err" 3>&-
+[[ ! -s $TMP/rdmarun.err ]] || fail "rdmarun: $(cat "$TMP/rdmarun.err")"
 # A stub that is not there by its name.
 damaged() {	# FROM TO WHAT
 	python3 - "$TMP/prog" "$TMP/damaged" "$1" "$2" <<'END' || fail "could not damage it"
