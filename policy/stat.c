@@ -19,8 +19,10 @@
 #include "words.h"
 #include "hold.h"
 
+#ifndef PATHS_MORE
 _Static_assert(sizeof(struct stat_row) == 152, "stat_row changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) == 2056, "stat_header changed: raise STAT_VERSION");
+#endif
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048,
 	       "stat_calls changed: raise STAT_VERSION");

@@ -187,7 +187,9 @@ struct path {
 	void (*welcomed)(struct link *l, const struct ctl_msg *m, int fd);
 };
 
-extern const struct path path_tcp, path_shm, path_rdma;
+#define PATH(NAME, name, far, unasked, doc) extern const struct path path_##name;
+#include "policy/path.def"
+#undef PATH
 extern const struct path *const paths[PATH_KINDS];
 
 /* the first that is far: a call does not say which */

@@ -1,8 +1,8 @@
 /*
- * mailbox.c - a third path, for tests: one file, in the place of path_shm.c in the row `shm`
- * (tests/path/path.mk). Two processes of one host have a segment each; records go from one to the
- * other through a mailbox, a second file in memory. Every fourth publication waits, and goes with
- * a later one, or by the background thread.
+ * mailbox.c - a path more, for tests: this file and a row (mailbox.def, tests/path/path.mk). Two
+ * processes of one host have a segment each; records go from one to the other through a mailbox, a
+ * second file in memory. Every fourth publication waits, and goes with a later one, or by the
+ * background thread.
  *
  * No descriptor says that something has come: whoever puts a record in rings all bells of the peer.
  * What comes is believed but for its slot, life and length: both ends are the test's.
@@ -379,7 +379,7 @@ static struct link *open_it(int ctl, uid_t uid, pid_t pid, int *ret_fd, enum rea
 		return NULL;
 	if (sys(SYS_ftruncate, *ret_fd, 2 * sizeof(struct box)) || own_segment(&a, 0))
 		goto fail;
-	l = link_new_with(&path_shm, ctl, &a, uid, pid);
+	l = link_new_with(&path_mailbox, ctl, &a, uid, pid);
 	if (l && !own_mailbox(l, *ret_fd))
 		return l;
 fail:
@@ -398,6 +398,6 @@ static void welcomed(struct link *l, const struct ctl_msg *msg, int fd)
 		link_up(l);
 }
 
-const struct path path_shm = {
-	.kind = PATH_SHM, .wire = &wire, .open = open_it, .welcomed = welcomed,
+const struct path path_mailbox = {
+	.kind = PATH_MAILBOX, .wire = &wire, .open = open_it, .welcomed = welcomed,
 };

@@ -6,7 +6,8 @@
 # What it prints must be the same.
 #	run.sh [PROGRAM [SNIPPET]...]
 # Differences that known.txt (KNOWN) lists are shown as "known:" and are no failure. ROUNDS: of the
-# forced mode (3). WANTED: only these modes.
+# forced mode (3). WANTED: only these modes. RULES: lines for the policies that permit to leave TCP.
+# SNIPPETS: where the programs are.
 # TIMEOUT: 600
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../apps/lib.sh"
@@ -22,8 +23,8 @@ ulimit -n 1024
 
 printf 'mode off\n' >"$TMP/off.conf"
 printf 'earn_bytes 1000G\nearn_rounds 4000000000\n' >"$TMP/young.conf"
-printf 'earn_bytes 0\nearn_rounds 0\n' >"$TMP/cut.conf"
-printf 'earn_bytes 0\nearn_rounds 0\nforce_cut_every %dus\n' "$PERIOD" >"$TMP/forced.conf"
+printf 'earn_bytes 0\nearn_rounds 0\n%s\n' "${RULES-}" >"$TMP/cut.conf"
+(cat "$TMP/cut.conf" && echo "force_cut_every ${PERIOD}us") >"$TMP/forced.conf"
 
 # one MODE PROGRAM [SNIPPET]...: output to $TMP/MODE.PROGRAM, complaints to .err. On the kernel
 # alone: bare, or bare-MODE.
@@ -42,12 +43,12 @@ one() {
 		env+=(LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$TMP/$conf.conf" \
 		RDMASHIM_STAT_DIR="$TMP/stat"
 		RDMASHIM_LOG_FILE="$TMP/shim.$mode.$prog")
-	env "${env[@]}" "$B/snippets/$prog" -n "$times" "$@" >"$TMP/$mode.$prog" \
+	env "${env[@]}" "${SNIPPETS:-$B/snippets}/$prog" -n "$times" "$@" >"$TMP/$mode.$prog" \
 		2>"$TMP/$mode.$prog.err" 3>&-
 	echo "$?" >"$TMP/$mode.$prog.status"
 }
 export -f one
-export TMP B PRELOAD
+export TMP B PRELOAD SNIPPETS
 
 jobs_of() { local m p; for m in "$@"; do for p in "${PROGS[@]}"; do echo \
 	"$m $p${NAMES[*]:+ ${NAMES[*]}}"; done; done; }
