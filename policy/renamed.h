@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 struct old_name {
-	const char *of;		/* key, device or check */
+	const char *of;		/* key, device, check or reason */
 	const char *old, *now;
 };
 

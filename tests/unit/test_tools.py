@@ -82,7 +82,7 @@ class Tools(base.Rdmastat):
         self.two()
         for expr, word in (("dprt = 1", "did you mean dport"), ("dport = x", "not a number"),
                            ("dport =", "missing at the end"), ("(path shm", ") is missing"),
-                           ("path shm )", "closes nothing"), ("path udp", "tcp, shm or rdma"),
+                           ("path shm )", "closes nothing"), ("path udp", "tcp shm rdma"),
                            ("state listening", "only established"),
                            ("reason polcy", "did you mean policy"), ("dst nonsense", "IPv4"),
                            ("dport = 1 or", "missing at the end"), ("path > tcp", "only = and !="),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "policy/rule.h"
+#include "policy/renamed.h"
 #include "policy/words.h"
 #include "ground/rdmastat_filter.h"
 
@@ -204,6 +205,12 @@ static bool read_either_end(struct reader *p)
 	return add(p, K_OR);
 }
 
+#define PATH(NAME, name, far, unasked, doc) " " #name
+static const char paths_hint[] = "write one of"
+#include "policy/path.def"
+	;
+#undef PATH
+
 static bool read_word(struct reader *p, struct step *st)
 {
 	static const char *const roles[] = { "client", "server", "unknown" };
@@ -229,7 +236,9 @@ static bool read_word(struct reader *p, struct step *st)
 		list = paths;
 	}
 	for (i = 0; i < n; i++)
-		if (word_is(p->word, p->len, list[i]))
+		if (word_is(p->word, p->len, list[i]) ||
+		    (st->kind == K_REASON &&
+		     word_is(p->word, p->len, former_name("reason", list[i]))))
 			break;
 	if (list && i == n)
 		return fail(p,
@@ -238,7 +247,7 @@ static bool read_word(struct reader *p, struct step *st)
 			    : st->kind == K_ROLE  ? "write client, server or unknown"
 			    : st->kind == K_STATE ? "only established connections are listed here; "
 						    "ss shows others"
-						  : "write tcp, shm or rdma",
+						  : paths_hint,
 			    suggest_word(p->word, p->len, list, n));
 	st->num = i;
 	st->word = p->word;
