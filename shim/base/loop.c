@@ -289,6 +289,12 @@ void loop_pause(void)
 	own_threads_await_end(now_us() + 1000000);
 }
 
+/* It was sent away, and cannot be made any more: somebody else of the user's processes has taken
+ * its place meanwhile. Then who waits for its work does it: loop_step_here(). */
+static _Atomic bool lost;
+
+bool loop_lost(void) { return atomic_load(&lost); }
+
 void loop_resume(void)
 {
 	bool last;
@@ -304,8 +310,8 @@ void loop_resume(void)
 	if (!last)
 		return;
 	closer_start();		/* threads are made without a lock */
-	if (ran)
-		loop_start();
+	if (ran && loop_start())
+		atomic_store(&lost, true);
 }
 
 static void *ends_at_once(void *arg)
@@ -342,60 +348,79 @@ static void rest(void)
 	critical_leave();
 }
 
-static void *run(void *arg)
+/* One round, and a sleep until `end_us` at most. at_work. False: it has to leave, or may. */
+static bool one_round(uint64_t end_us)
 {
 	struct epoll_event ev[64];
 	struct bell *b = atomic_load(&bell);
+	uint64_t due = round_of_work(), now;
+	struct timespec t, *tp = NULL;
 	bool idle;
+	long n;
 
+	due = earlier(due, duties->turn());
+	if (bell_slice(b) != UINT64_MAX)
+		due = earlier(due, now_us() + bell_slice(b) / 1000);
+	bell_arm(b);
+	now = now_us();
+	idle = due == UINT64_MAX && nothing_to_do();
+	due = idle ? now + LEAVE_US : earlier(due, duties->idle(now));
+	/* `idle` may have put something there */
+	if (atomic_load(&queue) || atomic_load(&away) || anything_came()) {
+		due = 0;
+		idle = false;
+	}
+	due = earlier(due, end_us);
+	if (due != UINT64_MAX) {
+		uint64_t d = due > now ? due - now : 0;
+
+		t = (struct timespec){ (time_t)(d / 1000000), (long)(d % 1000000 * 1000) };
+		tp = &t;
+	}
+	rest();
+	n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
+	if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit what he
+					 * does not know */
+		n = sys(SYS_epoll_pwait, ep, ev, 64,
+			tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
+	lock_take(&at_work);
+	bell_disarm(b);
+	for (long i = 0; i < n; i++)
+		one_event(ev[i].data.u64);
+	return !atomic_load(&away) && (n || !idle);
+}
+
+static void *run(void *arg)
+{
 	(void)arg;
 	own_thread_begins();
 	me = true;
 	lock_take(&at_work);
 	duties->begin();
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
-	for (;;) {
-		uint64_t due = round_of_work(), now;
-		struct timespec t, *tp = NULL;
-		long n;
-
-		due = earlier(due, duties->turn());
-		if (bell_slice(b) != UINT64_MAX)
-			due = earlier(due, now_us() + bell_slice(b) / 1000);
-		bell_arm(b);
-		now = now_us();
-		idle = due == UINT64_MAX && nothing_to_do();
-		due = idle ? now + LEAVE_US : earlier(due, duties->idle(now));
-		/* `idle` may have put something there */
-		if (atomic_load(&queue) || atomic_load(&away) || anything_came()) {
-			due = 0;
-			idle = false;
-		}
-		if (due != UINT64_MAX) {
-			uint64_t d = due > now ? due - now : 0;
-
-			t = (struct timespec){ (time_t)(d / 1000000), (long)(d % 1000000 * 1000) };
-			tp = &t;
-		}
-		rest();
-		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
-		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit
-						 * what he does not know */
-			n = sys(SYS_epoll_pwait, ep, ev, 64,
-				tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL,
-				0);
-		lock_take(&at_work);
-		bell_disarm(b);
-		for (long i = 0; i < n; i++)
-			one_event(ev[i].data.u64);
-		if ((atomic_load(&away) || (!n && idle)) && may_leave())
-			break;
-	}
+	while (one_round(UINT64_MAX) || !may_leave())
+		;
 	atomic_store(&threads_left, 0);
 	rest();
 	own_thread_ends();
 	atomic_store(&loop_left, true);
 	return NULL;
+}
+
+#define STEP_US 10000
+
+bool loop_step_here(uint64_t end_us)
+{
+	if (!atomic_load(&lost) || me)
+		return false;
+	critical_enter();	/* no handler of the program's runs as if it were the thread */
+	lock_take(&at_work);
+	me = true;
+	(void)one_round(earlier(end_us, now_us() + STEP_US));
+	me = false;
+	rest();
+	critical_leave();
+	return true;
 }
 
 bool loop_hold(uint64_t end_us)
@@ -493,6 +518,7 @@ void loop_after_fork(void)
 {
 	copy_after_fork();
 	atomic_store(&away, false);
+	atomic_store(&lost, false);
 	pausers = 0;
 	atomic_store(&start_lock.v, 0);
 	atomic_store(&at_work.v, 0);

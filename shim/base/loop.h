@@ -85,6 +85,11 @@ bool loop_alone(void);
  * program's only thread. */
 void loop_pause(void);
 void loop_resume(void);
+/* After that there is no thread, and none to be had. What it had begun does who waits for it, some
+ * milliseconds of it for each call, with its own wait. False: there is no need. Not under a lock.
+ */
+bool loop_lost(void);
+bool loop_step_here(uint64_t end_us);
 bool loop_can_begin(void);		/* a thread could be made just now */
 
 /* The thread sleeps, and goes on sleeping, until loop_go_on(). False: not until `end_us`. Not under

@@ -393,7 +393,8 @@ static void step_wait(struct stream *s, uint32_t seen, uint64_t end_us)
 	if (soon < end_us && stream_arriving(s))
 		end_us = soon;
 	lock_give(&s->rcv.lock);
-	event_wait(&stream_steps, seen, end_us * 1000);
+	if (!loop_step_here(end_us))
+		event_wait(&stream_steps, seen, end_us * 1000);
 }
 
 /* It is asked after the look, too, not only before: an ARM that came between the two has rung when

@@ -59,7 +59,7 @@ static void send_to_tcp(bool all)
 				any = true;
 		}
 		/* A nap for what rings nobody. */
-		if (any)
+		if (any && !loop_step_here(end))
 			event_wait(&stream_steps, seen, silent ? now_ns() + SILENT_NS : end * 1000);
 	}
 	if (mine)
@@ -91,6 +91,6 @@ void streams_closed(void)
 	uint64_t end = now_us() + EXIT_US;
 
 	send_to_tcp(true);
-	while (any_closed() && loop_running() && now_us() < end)
+	while (any_closed() && now_us() < end && (loop_step_here(end) || loop_running()))
 		event_wait(&stream_steps, event_look(&stream_steps), now_ns() + SILENT_NS);
 }

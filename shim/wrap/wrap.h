@@ -203,6 +203,7 @@ bool prctl_is_seen(int option, long second);
 bool program_alone(void);
 /* Our threads end, and do not begin again before loop_resume(). The streams are on TCP. */
 void own_threads_end(void);
+void own_threads_resume(void);	/* or the library is off */
 
 /* clone(), clone3(), fork() by syscall(2). False: it is the kernel's as it is. wrap_clone.c */
 bool raw_clone(long n, const long *va, long *ret);

@@ -79,12 +79,22 @@ static enum how how_of(long call, long first, long second)
 
 /* ---- our threads ---- */
 
+/* None could be made though one could a moment before. */
+static void off_if_lost(void)
+{
+	if (!shim_on || !loop_lost())
+		return;
+	shim_off(REASON_NO_THREAD);
+	streams_closed();
+}
+
 bool program_alone(void)
 {
 	bool alone;
 
 	critical_enter();
 	alone = loop_alone();
+	off_if_lost();
 	critical_leave();
 	return alone;
 }
@@ -106,12 +116,18 @@ static void off_if_the_last(void)
 	streams_closed();
 }
 
+void own_threads_resume(void)
+{
+	loop_resume();
+	off_if_lost();
+}
+
 static void make_anew(void)
 {
 	off_if_the_last();
 	loop_pause();
 	if (shim_on)
-		loop_resume();
+		own_threads_resume();
 }
 
 /* ---- after the call ---- */
@@ -161,7 +177,7 @@ static struct change before(long call, long first, long second)
 		c.how = how_of(call, first, second);
 	if (c.how) {
 		critical_enter();
-		if (loop_alone()) {
+		if (program_alone()) {
 			c.had = rights_now();
 		} else {
 			c.how = 0;
@@ -259,7 +275,7 @@ static void come_back(struct away a, bool done)
 		shim_off(REASON_SECCOMP);
 	if (a.threads) {
 		if (shim_on)
-			loop_resume();
+			own_threads_resume();
 		critical_leave();
 	}
 	if (a.streams)

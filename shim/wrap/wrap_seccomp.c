@@ -127,7 +127,7 @@ static void after_filter(bool refused, bool alone, bool failed)
 	if (alone && failed) {
 		shim_on = true;
 		ready_park_again();
-		loop_resume();
+		own_threads_resume();
 	}
 	if (refused && !failed)
 		off(program_alone());

@@ -224,28 +224,40 @@ def reader():
     for _ in range(20000):
         s.sendall(s.recv(1))
     sys.stdin.buffer.read(1)
+    if where == "by_child":
+        sys.exit(int(subprocess.run(["wc", "-c"], stdin=s, stdout=subprocess.PIPE).stdout) != LAST)
     n = 0
     while d := s.recv(65536):
         n += len(d)
     sys.exit(n != LAST)
 
 
-def closed():
+def closed(gives_up=filter_by_prctl, how="itself"):
     l = socket.create_server(("127.0.0.1", 0))
-    r = subprocess.Popen([sys.executable, "-S", "-E", __file__, str(l.getsockname()[1]), "reader"],
-                         stdin=subprocess.PIPE)
+    r = subprocess.Popen([sys.executable, "-S", "-E", __file__, str(l.getsockname()[1]), "reader",
+                          how], stdin=subprocess.PIPE)
     s, _ = l.accept()
     for _ in range(20000):
         s.sendall(b"x")
         s.recv(1)
     s.sendall(bytes(LAST))
     s.close()
-    kept = filter_by_prctl()
+    kept = gives_up()
     r.stdin.write(b"x")
     r.stdin.flush()
     if r.wait(10):
         sys.exit("what was sent before close() did not come, or no end after it")
     return kept
+
+
+def lost():
+    """A thread could be made a moment before, and cannot any more: what was closed is on TCP, for a
+    reader that needs it there, and what is open goes on."""
+    def no_more():
+        libc.threads_left(1)
+        need(libc.prctl(38, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+        return lambda: len(threads()) == 1
+    return closed(no_more, "by_child")
 
 
 def failing():

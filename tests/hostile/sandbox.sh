@@ -35,6 +35,26 @@ for where in no-root no-proc; do
 		try "$how" "$where"
 	done
 done
+# Threads can be made until threads_left(N) have been made.
+if command -v gcc >/dev/null && [[ -z ${SAN-} ]]; then
+	gcc -shared -fPIC -x c - -o "$TMP/no_thread.so" <<'END' || fail "gcc"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+static int left = 1000;
+void threads_left(int n) { left = n; }
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+	return left-- > 0 ? real(t, a, run, arg) : EAGAIN;
+}
+END
+	PRELOAD=$PRELOAD:$TMP/no_thread.so try lost
+fi
 # While another thread of the library closes what a peer makes linger.
 "$B/hostile/peer" call "$port" "$echo_pid" closes-meanwhile 3>&- || rc=1
 kill -TERM "$echo_pid"

@@ -57,6 +57,7 @@ static _Atomic uintptr_t numbers[FDTAB_CHUNK];
 _Atomic bool loop_left, tracing;
 _Atomic int shim_pid;
 bool loop_is_me(void) { return false; }
+bool loop_step_here(uint64_t end_us) { (void)end_us; return false; }
 struct bell *loop_bell(void) { return NULL; }
 void bell_ring(uint64_t set) { (void)set; }
 void link_read_enter(void) { }

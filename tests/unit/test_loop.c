@@ -1,6 +1,8 @@
 /*
  * test_loop.c - who holds the background thread up (loop_hold()): all who wait for that have their
- * turn, also if a signal handler of the program jumps out of one's wait at any moment.
+ * turn, also if a signal handler of the program jumps out of one's wait at any moment. And who
+ * sends it away (loop_pause()): it comes back after the last of them, and where it cannot its work
+ * is done all the same.
  *
  * LINK: shim/base/loop.c shim/base/lock.c shim/base/event.c
  */
@@ -12,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "../../shim/base/bell.h"
@@ -23,15 +26,19 @@
 #include "../../shim/base/shim.h"
 #include "suite.h"
 
-/* ---- what the thread itself would need: here it never runs ---- */
+/* ---- what the thread itself needs ---- */
 
 struct bell bells[BELL_MAX];
 _Atomic bool bells_mixed, bells_deaf, shim_active;
 
 void bell_arm(struct bell *b) { (void)b; }
 void bell_disarm(struct bell *b) { (void)b; }
-struct bell *bell_new(void) { return NULL; }
-void bell_ring(uint64_t mask) { (void)mask; }
+struct bell *bell_new(void) { bells[0].fd = eventfd(0, EFD_NONBLOCK); return &bells[0]; }
+void bell_ring(uint64_t mask)
+{
+	ck_assert_uint_eq(mask, 1);
+	ck_assert_int_eq(eventfd_write(bells[0].fd, 1), 0);
+}
 void copy_after_fork(void) {}
 void copy_quit(void) {}
 void copy_resume(void) {}
@@ -43,19 +50,40 @@ void due_take(struct due_heap *h, struct due *d) { (void)h, (void)d; }
 void fd_internal_close(int fd) { (void)fd; }
 int fd_internal_made(int fd, bool ok) { (void)ok; return fd; }
 void fd_number_lock(void) {}
-bool fd_may_make(void) { return false; }
-int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus) { (void)run, (void)arg,
-	(void)cpus; return EAGAIN; }
+bool fd_may_make(void) { return true; }
+
+/* Of the library's threads some are, and no other can be made. */
+static _Atomic uint32_t threads, made;
+static _Atomic bool refused;
+
+int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
+{
+	pthread_t t;
+
+	(void)cpus;
+	if (atomic_load(&refused))
+		return EAGAIN;
+	atomic_fetch_add(&threads, 1);
+	atomic_fetch_add(&made, 1);
+	ck_assert_int_eq(pthread_create(&t, NULL, run, arg), 0);
+	pthread_detach(t);
+	return 0;
+}
 void own_thread_begins(void) {}
-void own_thread_ends(void) {}
+void own_thread_ends(void) { atomic_fetch_sub(&threads, 1); }
 void own_threads_after_fork(void) {}
-uint32_t own_threads(void) { return 0; }
-uint32_t own_threads_made(void) { return 0; }
-void own_threads_await_end(uint64_t end_us) { (void)end_us; }
+uint32_t own_threads(void) { return atomic_load(&threads); }
+uint32_t own_threads_made(void) { return atomic_load(&made); }
+void own_threads_await_end(uint64_t end_us)
+{
+	while (atomic_load(&threads) && now_us() < end_us)
+		sched_yield();
+}
 void closer_quit(void) {}
 void closer_resume(void) {}
 void closer_start(void) {}
-bool proc_is_ours(void) { return true; }
+static bool proc_is_there = true;
+bool proc_is_ours(void) { return proc_is_there; }
 
 #define ROUNDS 300
 #define END_US 20000000		/* who waits so long was not woken */
@@ -162,6 +190,104 @@ START_TEST(jumps_out)
 }
 END_TEST
 
+/* ---- sent away ---- */
+
+static _Atomic int done, failed;
+static void nop(void) {}
+static uint64_t work(struct work *w, uint64_t now)
+{
+	(void)w, (void)now;
+	atomic_fetch_add(&done, 1);
+	return 0;
+}
+static bool restless(const struct work *w) { (void)w; return false; }
+static bool came(struct work *w) { (void)w; return false; }
+static uint64_t turn(void) { return UINT64_MAX; }
+static uint64_t idle(uint64_t now) { (void)now; return UINT64_MAX; }
+static bool nothing(void) { return false; }
+static void cannot(int r) { ck_assert_int_eq(r, -EAGAIN); atomic_fetch_add(&failed, 1); }
+
+static const struct loop_duties duties = {
+	.begin = nop, .work = work, .restless = restless, .turn = turn, .idle = idle, .armed = nop,
+	.came = came, .nothing = nothing, .leave = nop, .failed = cannot, .forked = nop,
+};
+
+static void start(void)
+{
+	loop_serve(&duties);
+	ck_assert_int_eq(loop_start(), 0);
+	ck_assert_uint_eq(own_threads(), 1);
+}
+
+static void works(void)
+{
+	static struct work w;
+	uint64_t end = now_us() + END_US;
+	int before = atomic_load(&done);
+
+	loop_post(&w);
+	while (atomic_load(&done) == before) {
+		ck_assert_msg(now_us() < end, "nobody does the work");
+		sched_yield();
+	}
+}
+
+/* Two at once, as where /proc is missing; the first sees that it ran, the second that it does
+ * not. */
+START_TEST(two_pause_it)
+{
+	start();
+	loop_pause();
+	ck_assert_uint_eq(own_threads(), 0);
+	loop_pause();
+	loop_resume();
+	ck_assert_uint_eq(own_threads(), 0);
+	loop_resume();
+	ck_assert_uint_eq(own_threads(), 1);
+	works();
+	loop_pause();
+	loop_resume();
+	works();
+	ck_assert(!loop_lost());
+}
+END_TEST
+
+/* It is not sent away for a question after which it cannot come back. */
+START_TEST(stays_if_it_could_not_come_back)
+{
+	start();
+	proc_is_there = false;
+	atomic_store(&refused, true);
+	ck_assert(loop_alone());
+	ck_assert_uint_eq(own_threads(), 1);
+	ck_assert(loop_running());
+	works();
+	ck_assert_int_eq(atomic_load(&failed), 0);
+}
+END_TEST
+
+/* One could be made, until it was gone: who waits for its work does it. */
+START_TEST(its_work_is_done)
+{
+	static struct work w;
+
+	start();
+	ck_assert(!loop_step_here(now_us() + 1000));
+	loop_pause();
+	atomic_store(&refused, true);
+	loop_resume();
+	ck_assert_int_eq(atomic_load(&failed), 1);
+	ck_assert(loop_lost());
+	loop_post(&w);
+	ck_assert(loop_step_here(now_us() + 1000));
+	ck_assert_int_eq(atomic_load(&done), 1);
+	ck_assert(!loop_is_me());
+	ck_assert_uint_eq(thread_signals.critical, 0);
+	ck_assert(loop_hold(now_us() + 1000));	/* and nobody is at work */
+	loop_go_on();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("loop");
@@ -169,6 +295,9 @@ int main(void)
 
 	tcase_set_timeout(c, 60);
 	tcase_add_test(c, jumps_out);
+	tcase_add_test(c, two_pause_it);
+	tcase_add_test(c, stays_if_it_could_not_come_back);
+	tcase_add_test(c, its_work_is_done);
 	suite_add_tcase(s, c);
 	return run_suite(s);
 }
