@@ -4,8 +4,9 @@
  * Observes: whether an offer was taken, or waited for in vain (stream_direct.c). Decides:
  * whether the next block is offered (`hit_rate`), apart for plain ones and for those with a
  *   snapshot on a device.
- * Bounds: after one that nobody took in its time DIRECT_SKIP_FIRST are left out, twice as many each
- *   time, to DIRECT_SKIP_MOST; one that is taken ends that.
+ * Bounds: after one that nobody took in its time (200 us, see stream_direct.c for those with a
+ *   snapshot) DIRECT_SKIP_FIRST are left out, twice as many each time, to DIRECT_SKIP_MOST; one
+ *   that is taken ends that.
  * Switched off: for a whole link, by a peer that may not, or twice did not finish, a read.
  * Shown: `rdmastat why`, not-taken, when it comes to DIRECT_SKIP_TOLD.
  * Lock: snd.lock for the sender's; rcv.lock for the receiver's, which is `reading`.
@@ -19,11 +20,12 @@
 
 #include "gpu/cuda.h"
 
+/* In offers: left out after the first in vain; at most; from which on `rdmastat why` tells. */
 #define DIRECT_SKIP_FIRST 4
 #define DIRECT_SKIP_MOST  4096
 #define DIRECT_SKIP_TOLD  64
 
-/* Offers not to make, after one that nobody took. */
+/* Offers that are left out after one that nobody took: how many still, and how many it were. */
 struct direct_hit_rate { uint32_t skip, pause; };
 
 /* What became of an offer: was it taken? */

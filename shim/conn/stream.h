@@ -301,7 +301,8 @@ int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end_us);
 /* Of many, all of which were asked at that time: one patience, and less where the peer is of
  * another user or has been waited for in vain (link/patience.h). */
 int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since_us);
-/* So long that one is waited for; and it was, for nothing. */
+/* The moment, in us, until which a call waits for its being on TCP, of those that were asked at
+ * since_us (patience_ns()); and that it passed in vain. */
 uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since_us);
 void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since_us);
 /* the same without waiting or pinning */

@@ -72,8 +72,9 @@ void stream_waits_for_room(struct stream *s);
 /* With a common segment: the sender's ring, if it is empty and may be; for calls of so many bytes.
  * snd.lock held */
 void stream_enlarge(struct stream *s, size_t want);
-bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there
-						 * more than before? */
+/* After stream_fit_tcp() left less than the whole ring, and that is full: asks the kernel again, as
+ * TCP's unread bytes only become fewer. True: more of the ring may be used now. snd.lock held */
+bool stream_more_room(struct stream *s);
 uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back
 							 * now, at least; UINT64_MAX: not known.
 							 * snd.lock held */
@@ -87,7 +88,9 @@ void stream_rings_after_fork(void);
 bool ring_take(struct stream *s, uint64_t size);	/* it counts as memory from now on.
 							 * False: there is not so much. snd.lock
 							 * held */
-void ring_hold(struct stream *s, uint64_t size);	/* the same, whether there is or not */
+/* As ring_take(), but also beyond `ring_budget`: for a sender that cannot fall back, or not yet,
+ * and so writes to its ring. snd.lock held */
+void ring_hold(struct stream *s, uint64_t size);
 bool ring_again(struct stream *s);	/* stream_again.c: about to be written to after a rest.
 					 * False: it falls back. snd.lock held */
 static inline bool ring_ready(struct stream *s) { return __builtin_expect(s->snd.held, 1) ||
@@ -209,7 +212,9 @@ bool earn_again(struct stream *s);		/* a search was in vain: another when it has
 						 * moved much more. False: it was the last */
 void earn_over(struct stream *s);		/* the program has closed it, or it leaves the
 						 * path: did it live on? */
-void earn_anew(struct stream *s);		/* as one that has just begun */
+/* Its counts of bytes and rounds are 0 again, as of a new connection: it must earn once more.
+ * Both locks held, or no other thread has it. */
+void earn_anew(struct stream *s);
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
 /* It could not be made, -errno: those that have earned stay on TCP. */
 void streams_without_thread(int r);
@@ -318,10 +323,11 @@ bool direct_offered(const struct ring_rx *r);
  * not. rcv.lock held. */
 bool direct_read_over(struct stream *s, bool wait);
 void direct_forget(struct stream *s);		/* ... and nothing more of it */
-void direct_idle(struct stream *s);		/* nothing to receive: time to look */
-uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread:
-							 * when to come again. Takes the lock, if
-							 * it is free */
+void direct_idle(struct stream *s);	/* a receive found nothing: direct_read_over(), if enough
+					 * was read. rcv.lock held */
+/* direct_idle() by the background thread, for a program that does not receive meanwhile. Returns
+ * when to come again, in us; UINT64_MAX: nothing is read. Takes rcv.lock, if it is free */
+uint64_t direct_watch(struct stream *s, uint64_t now);
 /* While direct.stuck: true once the receiver has finished and the bytes are accounted for, or
  * has not begun in time. Now: it may not go on, what is not finished is withdrawn. snd.lock
  * held. */

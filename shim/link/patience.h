@@ -35,11 +35,12 @@
 
 struct link;
 
-/* So long at most, and never longer than `most`, may be waited for the peer of that link now. NULL:
- * it is not known whose the other end is. The link does not go meanwhile (link_read_enter()). */
 enum patience { PATIENCE_CALL, PATIENCE_FALLBACK, PATIENCE_START, PATIENCE_EXEC, PATIENCES };
+/* For how many ns a call may wait now for the peer of that link: at most `most`, and what the store
+ * has (its size: 1 s for CALL and 30 s for the others, for other users 80 ms and 1 s). l NULL: it
+ * is not known whose the other end is. The link does not go meanwhile (link_read_enter()). */
 uint64_t patience_ns(enum patience for_, const struct link *l, uint64_t most);
-/* So long was waited, and for nothing. */
+/* A call waited for `ns` and the peer did not do it: they are taken out of the store. */
 void patience_spent(enum patience for_, const struct link *l, uint64_t ns);
 
 #endif
