@@ -64,7 +64,26 @@ static void begin(void)
 	}
 }
 
-void own_thread_begins(void) { one_less(&beginning); }
+/* Neither by who has no right to it, nor under a filter. */
+static _Atomic bool without_groups, one_has_groups;
+
+void own_threads_without_groups(void)
+{
+	atomic_store(&one_has_groups, false);
+	atomic_store(&without_groups, true);
+}
+
+bool own_threads_have_groups(void)
+{
+	return !atomic_load(&without_groups) || atomic_load(&one_has_groups);
+}
+
+void own_thread_begins(void)
+{
+	if (atomic_load(&without_groups) && sys(SYS_setgroups, 0, NULL) < 0)
+		atomic_store(&one_has_groups, true);
+	one_less(&beginning);
+}
 
 /* The kernel no longer knows a thread that has released libc: that comes later. */
 static bool is_gone(_Atomic int *slot)
@@ -199,7 +218,7 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 			r = pthread_create(&thread, &attr, run, arg);
 		}
 		if (r) {
-			own_thread_begins();
+			one_less(&beginning);
 			one_less(&at_work);
 		}
 		pthread_sigmask(SIG_SETMASK, &old, NULL);

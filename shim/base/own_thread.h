@@ -20,6 +20,10 @@
  * not ours. */
 int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus);
 void own_thread_begins(void);
+/* Those that begin from now on have no supplementary groups, which the program's then need not be
+ * compared with; all that are there must end. */
+void own_threads_without_groups(void);
+bool own_threads_have_groups(void);	/* not so, or one could not give them up */
 void own_thread_ends(void);
 
 /* From now on none of ours begins or ends. Waits for those that do, until `end_us` at most. */

@@ -30,7 +30,7 @@
 
 /* Those that may take something, by their first two arguments. COMPARE: what they took, users,
  * groups and capabilities show; what a thread can take back at once is not given up. */
-enum how { TAKES = 1, COMPARE };
+enum how { TAKES = 1, COMPARE, GROUPS };
 static const struct row { int call, first, second; enum how how; } rows[] = {
 	{ SYS_capset, ANY, ANY, COMPARE },
 	{ SYS_setuid, ANY, ANY, COMPARE },
@@ -39,7 +39,7 @@ static const struct row { int call, first, second; enum how how; } rows[] = {
 	{ SYS_setregid, ANY, ANY, COMPARE },
 	{ SYS_setresuid, ANY, ANY, COMPARE },
 	{ SYS_setresgid, ANY, ANY, COMPARE },
-	{ SYS_setgroups, ANY, ANY, TAKES },
+	{ SYS_setgroups, ANY, ANY, GROUPS },
 	{ SYS_landlock_restrict_self, ANY, ANY, TAKES },
 	{ SYS_lsm_set_self_attr, ANY, ANY, TAKES },
 	{ SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, ANY, TAKES },
@@ -130,6 +130,15 @@ static void make_anew(void)
 		own_threads_resume();
 }
 
+/* Servers change groups all the time: from the first time on ours have none. */
+static void make_without_groups(void)
+{
+	own_threads_without_groups();
+	make_anew();
+	own_threads_hold(now_us() + 1000000);	/* until they have given them up */
+	own_threads_go_on();
+}
+
 /* ---- after the call ---- */
 
 struct rights { uint32_t uid[3], gid[3]; uint64_t permitted, inheritable; };
@@ -173,8 +182,11 @@ static struct change before(long call, long first, long second)
 	struct change c = { 0 };
 	int e = errno;
 
-	if (shim_on && !foreign_image() && own_threads())
+	if (shim_on)
 		c.how = how_of(call, first, second);
+	if ((c.how == GROUPS && !own_threads_have_groups()) ||
+	    (c.how && (foreign_image() || !own_threads())))
+		c.how = 0;
 	if (c.how) {
 		critical_enter();
 		if (program_alone()) {
@@ -194,7 +206,9 @@ static void after(struct change c, bool done)
 
 	if (!c.how)
 		return;
-	if (done && (c.how == TAKES || rights_lost(c.had, rights_now())))
+	if (done && c.how == GROUPS)
+		make_without_groups();
+	else if (done && (c.how == TAKES || rights_lost(c.had, rights_now())))
 		make_anew();
 	critical_leave();
 	errno = e;

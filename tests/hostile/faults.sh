@@ -279,7 +279,7 @@ io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select 
 	the same
 fork clone clone3 landlock_restrict_self lsm_set_self_attr keyctl setns setuid setgid:
 	the same
-setreuid setregid setresuid setresgid setgroups capset:
+setreuid setregid setresuid setresgid capset:
 	the same
 statx:
 	finds the policy before the programs here are under way (unit/test_trust: a directory
@@ -291,9 +291,9 @@ lseek: sendfile() of a file of the program, which cannot fail there
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the GPU path
 sched_getscheduler: asks after the calling thread
-capget unshare:
-	asks what the program gives up, or whether it has one thread then, and no program here
-	does
+capget unshare setgroups:
+	asks what the program gives up, or whether it has one thread then, or gives its groups
+	up, and no program here does
 getdents64:
 	directories of which a policy includes files, and no policy here does; descriptors of
 	RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose

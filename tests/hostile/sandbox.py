@@ -138,6 +138,22 @@ def groups():
     return alike("Groups", "Uid")
 
 
+def regroups():
+    """Samba changes them all the time: the library's threads have none, and are not made anew."""
+    os.setgroups([5, 6])
+    words = [(ctypes.c_uint32 * 2)(*g) for g in ((5, 6), (6, 7), (0, 5))]
+    need(libc.syscall(SETGROUPS, 1, words[0]), "setgroups")
+    talk()
+    before = ours()
+    for i in range(300):
+        need(libc.syscall(SETGROUPS, i % 3, words[i % 3]), "setgroups")
+    if before != ours():
+        sys.exit("the library's thread was made anew")
+    need(libc.syscall(SETGROUPS, 0, None), "setgroups")
+    need(libc.setresuid(1001, 1001, 1001), "setresuid")
+    return alike("Groups", "Uid")
+
+
 def keyring():
     before = ours()
     need(libc.syscall(KEYCTL, 1, None), "KEYCTL_JOIN_SESSION_KEYRING")

@@ -26,8 +26,8 @@ try() {	# HOW [WHERE]
 	esac
 }
 for how in no_new_privs bound permitted by_libc inheritable ambient securebits keepcaps user group \
-	groups keyring landlock mounts raw_mounts net raw_net directory root filter_by_prctl \
-	filter_by_call closed several failing; do
+	groups regroups keyring landlock mounts raw_mounts net raw_net directory root \
+	filter_by_prctl filter_by_call closed several failing; do
 	try "$how"
 done
 for where in no-root no-proc; do
