@@ -176,6 +176,15 @@ bool stream_owes_peek(struct stream *s, uint64_t n, bool resent)
 	return stream_owes_more(s, false) && stream_rx_coming_to(s) > s->rcv.cut.rd + n;
 }
 
+/* What a peer says is under way: no more than its rings take beside q bytes that the kernel has. */
+static int64_t credible(const struct ring_rx *r, uint64_t n, int q)
+{
+	uint64_t most = (uint64_t)q + r->dev_size;
+
+	most += r->large_size > r->size ? r->large_size : r->size;
+	return (int64_t)(n < most ? n : most);
+}
+
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
  * as for stream_owes(). rcv.lock held. */
 static int64_t unread(struct stream *s, int fd, bool resent)
@@ -203,7 +212,9 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 	to = sent_to(s, resent);
 	if (to > s->rcv.cut.rd + n)
 		n = to - s->rcv.cut.rd;
-	return (int64_t)(stream_owes(s, n, resent) ? s->rcv.peeked - s->rcv.cut.rd : n);
+	if (stream_owes(s, n, resent))
+		n = s->rcv.peeked - s->rcv.cut.rd;
+	return credible(&s->rcv.ring, n, q);
 }
 
 void stream_show_unread(struct stream *s, int fd)

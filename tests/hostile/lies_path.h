@@ -157,6 +157,47 @@ static void back_early(void)
 	put(&h, "abc", 3);
 }
 
+/* What is said to be under way is counted for who asks (the victim's FIONREAD): never more than a
+ * ring takes beside what is here. */
+static void counts_lie(void)
+{
+	struct ctl_msg m;
+	struct peer h;
+
+	get_path(&h);		/* more in the ring than there can be, while it is frozen */
+	say_cut(&h, CUT_MSG_REWIND, h.tx_epoch, 0);
+	nap(20);
+	atomic_store(&mine(&h)->wr, h.tx.wr + (1ull << 40));
+	ring_all(&h);
+	nap(50);
+	say_cut(&h, CUT_MSG_BACK, h.tx_epoch, h.tx.wr + (1ull << 40));
+	nap(50);
+	close(h.tcp);
+	get_path(&h);		/* more is said to be sent again than was there */
+	say_cut(&h, CUT_MSG_REWIND, h.tx_epoch, 0);
+	nap(20);
+	put(&h, "abc", 3);
+	nap(50);
+	say_cut(&h, CUT_MSG_BACK, h.tx_epoch, 1ull << 50);
+	send(h.tcp, "abc", 3, MSG_NOSIGNAL);
+	nap(50);
+	close(h.tcp);
+	get_bound(&h);		/* more on TCP before the ring */
+	say_cut(&h, CUT_MSG_ARM, 1, 0);
+	while (hear_type(&h, CTL_CUT, &m, 1000) && m.index != CUT_MSG_ARMED)
+		if (m.index == CUT_MSG_ARM)
+			say_cut(&h, CUT_MSG_ARMED, m.epoch, 0);
+	ring_tx_open(&h.tx, 1, 1ull << 40);
+	say_cut(&h, CUT_MSG_CUT, 1, 1ull << 40);
+	put(&h, "abc", 3);
+	nap(50);
+	say_cut(&h, CUT_MSG_REWIND, 1, 0);
+	nap(50);
+	atomic_store(&mine(&h)->final, h.tx.wr);
+	ring_all(&h);
+	nap(50);
+}
+
 /* REWIND, and then none of what was promised. */
 static void rewind_and_leave(void)
 {

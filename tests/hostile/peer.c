@@ -113,7 +113,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "rd-beyond", rd_beyond, BOTH }, { "header-garbage", header_garbage, CALL },
 		{ "masks", masks, BOTH },
 	{ "frozen-beyond", frozen_beyond, BOTH }, { "frozen-below", frozen_below, BOTH },
-		{ "back-early", back_early, CALL },
+		{ "back-early", back_early, CALL }, { "counts-lie", counts_lie, CALL },
 	{ "rewind-and-leave", rewind_and_leave, BOTH }, { "close-control", close_control, CALL },
 		{ "tcp-ends", tcp_ends, CALL },
 	{ "never-reads", never_reads, BOTH }, { "fuzz-1", fuzz, CALL }, { "fuzz-2", fuzz2, BOTH },

@@ -121,6 +121,7 @@ static ssize_t take(int fd, uint8_t *p, size_t n)
 /* ---- echo ---- */
 
 #define CONNS 4096
+#define FIONREAD_MOST (256 << 20)
 /* Large enough for a block that is read out of the peer's memory. */
 static struct conn { uint8_t buf[160 * 1024]; size_t from, to; bool out; } *conn[CONNS];
 
@@ -147,6 +148,11 @@ static void serve(int ep, int fd)
 	ssize_t n;
 
 	if (c->from == c->to) {
+		int q = 0;
+
+		/* what a program takes memory for: the kernel never has so much */
+		if (!ioctl(fd, FIONREAD, &q) && q > FIONREAD_MOST)
+			die("FIONREAD");
 		n = vectors ? take(fd, c->buf, sizeof c->buf) : read(fd, c->buf, sizeof c->buf);
 		if (n <= 0) {
 			if (n == 0 || errno != EAGAIN)
