@@ -74,6 +74,30 @@ static void count_wait(enum call_id id, bool fast)
 	count_call_on(id, fast);
 }
 
+/*
+ * A descriptor of ours may have the number of one that the program has closed, until it is moved:
+ * the kernel would find it open. So that is waited for, but not for long, since a file that is
+ * read meanwhile may be slow.
+ */
+#define PASSING_NS 1000000
+static __attribute__((noinline)) void wait_passing(void)
+{
+	uint64_t end = now_ns() + PASSING_NS;
+	int e = errno;
+
+	while (fd_number_held() && now_ns() < end)
+		sys(SYS_sched_yield);
+	errno = e;
+}
+
+/* Nothing of the library's is in it. */
+static inline int not_ours(void)
+{
+	if (__builtin_expect(fd_number_held(), 0) && !foreign_image())
+		wait_passing();
+	return READY_NOT;
+}
+
 /* enum ready_need. -EFAULT: it can be read but not written, as the kernel finds at the end. */
 static int poll_ours(const struct pollfd *fds, nfds_t n)
 {
@@ -82,7 +106,9 @@ static int poll_ours(const struct pollfd *fds, nfds_t n)
 	if (!shim_on || too_many(n) || usermem_bad(fds, n * sizeof(*fds), false))
 		return READY_NOT;
 	need = ready_poll_needed(fds, n);
-	return need && usermem_bad(fds, n * sizeof(*fds), true) ? -EFAULT : (int)need;
+	if (!need)
+		return not_ours();
+	return usermem_bad(fds, n * sizeof(*fds), true) ? -EFAULT : (int)need;
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
@@ -137,7 +163,7 @@ static int select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 		return READY_NOT;
 	need = ready_select_needed(n, r, w, x);
 	if (!need)
-		return READY_NOT;
+		return not_ours();
 	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT
 										 : (int)need;
 }
