@@ -8,6 +8,13 @@
 #include "conn/stream_int.h"
 #include "policy/log.h"
 
+/* The kernel has counted other bytes than we have. */
+static int went_past(uint64_t kernels, uint64_t ours)
+{
+	stat_add(STAT_bytes_past, kernels > ours ? kernels - ours : ours - kernels);
+	return -EXDEV;
+}
+
 /* The library's count and the kernel's must agree, else bytes moved behind our back. */
 static int sync_tx(struct stream *s)
 {
@@ -16,7 +23,7 @@ static int sync_tx(struct stream *s)
 	if (k < 0)
 		return (int)k;
 	if (s->snd.synced && (uint64_t)k != s->snd.cut.wr - s->snd.cut.delta)
-		return -EXDEV;
+		return went_past((uint64_t)k, s->snd.cut.wr - s->snd.cut.delta);
 	s->snd.cut.wr = (uint64_t)k + s->snd.cut.delta;
 	s->snd.synced = 1;
 	return 0;
@@ -42,7 +49,7 @@ static int sync_rx(struct stream *s)
 	if (shut_by_other(s))
 		return -ENOTCONN;
 	if (s->rcv.synced && (uint64_t)k != s->rcv.cut.rd - s->rcv.cut.delta)
-		return -EXDEV;
+		return went_past((uint64_t)k, s->rcv.cut.rd - s->rcv.cut.delta);
 	s->rcv.cut.rd = (uint64_t)k + s->rcv.cut.delta;
 	s->rcv.synced = 1;
 	return 0;

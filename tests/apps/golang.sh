@@ -154,7 +154,7 @@ for after in echo echo echo bulk copy deadline many collecting profile threads; 
 		((rc == 2)) || fail "SIGQUIT after $after: status $rc"
 	done
 	for f in "$TMP/server.log" "$TMP/quit.log"; do
-		grep -q '^SIGQUIT: quit' "$f" && grep -q '^goroutine [0-9]* \[' "$f" ||
+		grep -q '^SIGQUIT: quit' "$f" && grep -qE '^goroutine [0-9]+ .*\[' "$f" ||
 			fail "SIGQUIT after $after: $(tail -n 5 "$f")"
 	done
 done

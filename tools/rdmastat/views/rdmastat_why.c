@@ -187,6 +187,11 @@ static void show_waits(const struct request *r, const struct stat_proc *p, const
 			 (unsigned long long)s->counter[STAT_rings_refused]);
 		field(r, "memory", buf);
 	}
+	if (s->counter[STAT_bytes_past]) {
+		snprintf(buf, sizeof(buf), "%llu bytes of connections that went back to TCP",
+			 (unsigned long long)s->counter[STAT_bytes_past]);
+		field(r, "past the library", buf);
+	}
 }
 
 static void process_head(const struct request *r, const struct subject *s, const struct sums *sums)
