@@ -288,6 +288,28 @@ func children() string {
 	return fmt.Sprintf("while children run: %v", ran > 0)
 }
 
+// Children in a user namespace of their own have a copy of the parent's memory.
+func namespaces() string {
+	ran, refused := 0, error(nil)
+	while(func(i int) {
+		cmd := exec.Command(os.Args[0], "print", "x")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{
+				{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		}
+		if out, err := cmd.Output(); err != nil {
+			refused = err
+		} else if string(out) == "x\n" {
+			ran++
+		}
+	})
+	if refused != nil {
+		return fmt.Sprintf("no children in user namespaces: %v", refused)
+	}
+	return fmt.Sprintf("while children in user namespaces run: %v", ran > 0)
+}
+
 // A connection goes to a child, which goes on with it.
 func passed() string {
 	c := dial('e')
@@ -321,7 +343,8 @@ func client() {
 		{"copy", func() string { return bulk('c') }},
 		{"half", half}, {"file", file}, {"deadline", deadline}, {"many", many},
 		{"collecting", collecting}, {"signals", signals}, {"profile", profile},
-		{"threads", threads}, {"children", children}, {"passed", passed},
+		{"threads", threads}, {"children", children},
+		{"namespaces", namespaces}, {"passed", passed},
 	} {
 		fmt.Printf("%s: %s\n", s.name, s.run())
 	}

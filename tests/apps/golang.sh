@@ -133,6 +133,16 @@ case $? in
 77) say "no MemoryDenyWriteExecute here" ;;
 *) fail "MemoryDenyWriteExecute: $(head -n 5 "$TMP/alone.log")" ;;
 esac
+other=(setpriv --reuid 1001 --regid 1001 --clear-groups --no-new-privs)
+if ((!EUID)) && "${other[@]}" true 2>/dev/null; then
+	mkdir -m 700 "$TMP/stat.1001" && chown 1001:1001 "$TMP/stat.1001"
+	said=$("${other[@]}" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE= \
+		RDMASHIM_STAT_DIR="$TMP/stat.1001" "$TMP/prog" alone 2>&1 3>&-)
+	rc=$?
+	[[ $rc == 3 && $said == *"40 rounds alone"* && $said == *"a Go program, "*" stubs"* ]] ||
+		fail "another user: status $rc: $said"
+	say "another user, without new privileges: patched"
+fi
 policy 'program other' 'go on' 'program *'
 is "$TMP/prog" "go on for others" ''
 policy 'program prog' 'go off' 'program *' 'go on' 'log_level 3'
