@@ -263,6 +263,12 @@ bool rc_device_done(struct rc *rc, uint64_t seq);
 /* READs may be under way, so many at a time; 0: none. Before records come. */
 void rc_pull_reads(struct rc *rc, uint8_t most);
 bool rc_pull_can(const struct rc *rc);
+#define PULL_LEAST (128ull << 10)
+#define PULL_NEVER (1ull << 31)
+/* From which size on that is worth it, on this device and host: rc_cost.c. Background thread. */
+uint64_t rc_pull_least(struct rc *rc);
+/* ... by what registering 64 KiB and 2 MiB, and copying 1 MiB, cost; UINT64_MAX: it cannot be. */
+uint64_t rc_cost_least(uint64_t small_ns, uint64_t large_ns, uint64_t copy_ns);
 /* The program's memory, to be read by the peer or, `landing`, to read into. 0 or -errno: -ENOMEM:
  * what rdma_memory leaves for it is used up. Any thread; the link must stay meanwhile. */
 int rc_pull_reg(struct rc *rc, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret);

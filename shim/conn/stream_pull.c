@@ -83,14 +83,13 @@ static void sleep_for(struct stream *s, struct bell *b, int wire, uint64_t ns)
 
 ssize_t pull_send(struct stream *s, const void *p, size_t n)
 {
-	uint64_t least = shim_tunables()->rdma_pull;
 	struct link *l = link_of(s);
 	const struct path_pull *by = pull_of(l);
 	struct pull_offer o = { .addr = (uint64_t)(uintptr_t)p, .epoch = s->snd.cut.epoch };
 	struct pull u = { .open = true };
 	int r;
 
-	if (!least || n < least || !by || !by->can(l) || s->snd.cut.state != CUT_TX_P ||
+	if (!by || n < by->least(l) || !by->can(l) || s->snd.cut.state != CUT_TX_P ||
 	    atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		return 0;
 	if (direct_skips(&s->direct.hit_rate[0]))

@@ -159,7 +159,8 @@ struct link {
 	_Atomic bool no_device;		/* the RDMA device cannot reach the GPUs' memory */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
-	bool pulls;			/* LINK_PULLS; written before LINK_UP */
+	bool pulls;			/* LINK_PULLS; written before LINK_UP, as is this: */
+	uint64_t pull_least;		/* from which size on that costs less than copying */
 	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0:
 					 * it is idle */
 	uint8_t why;			/* enum reason of its end */

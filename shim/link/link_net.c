@@ -274,6 +274,16 @@ static uint32_t abilities(void)
 static void may_pull(struct link *l)
 {
 	rc_pull_reads(l->rc, l->pulls ? l->cm->reads : 0);
+	l->pull_least = PULL_NEVER;
+	if (!l->pulls || !rc_pull_can(l->rc) || shim_tunables()->rdma_pull != 1)
+		return;
+	l->pull_least = rc_pull_least(l->rc);
+	if (l->pull_least < PULL_NEVER)
+		log_line(2, "link %u: blocks of %lu KiB and more are worth being read by %s",
+			 l->index, (unsigned long)(l->pull_least >> 10), rc_device(l->rc));
+	else
+		log_line(2, "link %u: no block is worth being read by %s", l->index,
+			 rc_device(l->rc));
 }
 
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index)

@@ -148,6 +148,7 @@ struct path_device {
  * who may call it: rc.h. */
 struct path_pull {
 	bool (*can)(const struct link *l);	/* now */
+	uint64_t (*least)(const struct link *l);	/* bytes that are worth it */
 	int (*reg)(struct link *l, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret);
 	void (*dereg)(struct link *l, struct pull_mem *m);
 	/* sender */

@@ -146,6 +146,14 @@ static const struct path_device device = {
 
 static bool pull_can(const struct link *l) { return l->pulls && rc_pull_can(l->rc); }
 
+#define AS_MEASURED 1		/* rdma_pull */
+static uint64_t pull_least(const struct link *l)
+{
+	uint64_t n = shim_tunables()->rdma_pull;
+
+	return !n ? UINT64_MAX : n == AS_MEASURED ? l->pull_least : n;
+}
+
 static int pull_reg(struct link *l, uint64_t addr, uint64_t n, bool landing, struct pull_mem *ret)
 {
 	return rc_pull_reg(l->rc, addr, n, landing, ret);
@@ -196,7 +204,8 @@ static int pull_read(struct link *l, uint32_t slot, const struct pull_piece *x, 
 static int pull_done(const struct link *l, uint64_t seq) { return rc_pull_done(l->rc, seq); }
 
 static const struct path_pull pull = {
-	.can = pull_can, .reg = pull_reg, .dereg = pull_dereg, .offer = pull_offer,
+	.can = pull_can, .least = pull_least, .reg = pull_reg, .dereg = pull_dereg,
+	.offer = pull_offer,
 	.withdraw = pull_withdraw, .settled = pull_settled, .heard = pull_heard,
 	.begin = pull_begin, .end = pull_end, .frozen = pull_frozen, .alive = pull_alive,
 	.read = pull_read, .done = pull_done,

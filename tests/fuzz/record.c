@@ -3,7 +3,7 @@
  * bytes from another host. The objects are compiled into this file, for what they keep to
  * themselves.
  *
- * LINK: rdma/shm/segment.c rdma/verbs/verbs.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/verbs.c rdma/verbs/rc_cost.c shim/base/procfs.c
  */
 #include "../../rdma/verbs/rc.c"
 #include "../../rdma/verbs/rc_mem.c"

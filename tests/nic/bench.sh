@@ -9,6 +9,10 @@
 #	many_rate, many_cpu, many_events	1,600 connections of which 16 are busy: requests,
 #			processor time of the server for one, requests for a completion event for
 #			100 records, bytes of a packet
+#	pull		the same streams with rdma_pull (PULL= bytes; 1: as the device's costs say):
+#			large blocks are read out of the sender's memory; and how much better
+#			that is than copying
+# rsockets have no column: they are a part of the librdmacm that the device stands in for.
 # BEFORE=LIBRARY: that one, too, in the same rounds, and how many times better this one is.
 # A column says how far the engines were behind their own clock ("ctl stat"): where that is more
 # than a little the machine was too small, and times mean nothing. On fewer than 8 processors all is
@@ -135,6 +139,8 @@ discovery 15s
 log_level 2
 END
 shim=(RDMASHIM_CONF="$TMP/policy" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log")
+cp "$TMP/policy" "$TMP/policy.pull"
+echo "rdma_pull ${PULL:-1}" >>"$TMP/policy.pull"
 
 device "${realtime[@]}" -t "$engines" profile=mlx5 "spin_us=$spin" "$@"
 for ((round = 1; round <= N; round++)); do
@@ -145,6 +151,8 @@ for ((round = 1; round <= N; round++)); do
 		ctl clear a
 		measure shim "$f" LD_PRELOAD="$TMP/librdmashim.so" "${shim[@]}"
 		figure "$f" share "$(shim_share)"
+		[[ $f != stream_?????* ]] || measure pull "$f" LD_PRELOAD="$TMP/librdmashim.so" \
+			"${shim[@]}" RDMASHIM_CONF="$TMP/policy.pull"
 		read -r behind all < <(ctl stat a | awk '{ print $(NF - 9), $(NF - 12) }')
 		figure "$f" late $((all ? 100 * behind / all : 0))
 	done
@@ -165,18 +173,20 @@ for line in open(sys.argv[1]):
     v[figure, column].append(float(value))
 median = lambda f, c: statistics.median(v[f, c]) if v[f, c] else None
 text = lambda x, form="%.2f": "-" if x is None else form % x
-head = "%-20s %9s %9s %9s %9s %9s %9s %9s %8s %7s"
-print(head % ("figure", "TCP", "raw", "before", "library", "lib/TCP", "lib/raw", "lib/bef.",
-              "by RDMA", "late"))
+head = "%-20s %9s %9s %9s %9s %9s %9s %9s %9s %9s %8s %7s"
+print(head % ("figure", "TCP", "raw", "before", "library", "pull", "lib/TCP", "lib/raw", "lib/bef.",
+              "pull/lib", "by RDMA", "late"))
 with open(sys.argv[2], "w") as chart:
     for f in dict.fromkeys(f for f, c in v if c == "shim"):
         tcp, raw, before, lib = (median(f, c) for c in ("tcp", "raw", "before", "shim"))
         less = f.startswith(("rtt", "cpu")) or f.endswith(("cpu", "events", "bytes"))
-        ratio = lambda x: None if not x or not lib else x / lib if less else lib / x
+        better = lambda a, b: None if not a or not b else b / a if less else a / b
+        ratio = lambda x: better(lib, x)
+        pull = median(f, "pull")
         share, late = median(f, "share"), median(f, "late")
-        print(head % (f, text(tcp), text(raw), text(before), text(lib), text(ratio(tcp)),
-                      text(ratio(raw)), text(ratio(before)), text(share, "%.0f %%"),
-                      text(late, "%.0f %%")))
+        print(head % (f, text(tcp), text(raw), text(before), text(lib), text(pull),
+                      text(ratio(tcp)), text(ratio(raw)), text(ratio(before)),
+                      text(better(pull, lib)), text(share, "%.0f %%"), text(late, "%.0f %%")))
         chart.write('"%s" %g %g\n' % (f.replace("_", " "), ratio(tcp) or 0, ratio(raw) or 0))
 END
 	ctl stat a

@@ -111,6 +111,18 @@ end "a peer that does not"
 ((OFFERED == 0)) || fail "it was offered $OFFERED blocks"
 no_device
 OTHER=$RDMASHIM_CONF
+
+# As the device's costs say, which are what they are; one that registers for more than copying costs
+# is never told of a block.
+sed -i 's/^rdma_pull.*/rdma_pull 1/' "$RDMASHIM_CONF"
+for dear in 0 1000; do
+	device profile=mlx5 "reg_ps_byte=$dear" "reg_ns=$((dear * 100))" "dereg_ns=0"
+	begin plain plain 60000000
+	end "$dear ps for a byte registered"
+	say "$(grep -h -m 1 'worth being read by' "$TMP/log")"
+	((!dear || !OFFERED)) || fail "$OFFERED blocks were offered"
+	no_device
+done
 device profile=iwarp
 begin plain plain 40000000
 end iwarp

@@ -291,6 +291,20 @@ START_TEST(word_twice)
 }
 END_TEST
 
+/* From which size on it is worth it: as the numbers of a card that UCX reckons with, of one that
+ * registers for little, of memory that costs more to register than to copy, and if it cannot be. */
+START_TEST(costs)
+{
+	ck_assert_uint_eq(rc_cost_least(28000, 150000, 87000), 2 << 20);
+	ck_assert_uint_eq(rc_cost_least(2000, 4000, 87000), 512 << 10);
+	ck_assert_uint_eq(rc_cost_least(500, 500, 870000), PULL_LEAST);
+	ck_assert_uint_eq(rc_cost_least(10000, 400000, 87000), PULL_NEVER);
+	ck_assert_uint_eq(rc_cost_least(UINT64_MAX, 150000, 87000), PULL_NEVER);
+	ck_assert_uint_eq(rc_cost_least(28000, UINT64_MAX, 87000), PULL_NEVER);
+	ck_assert_uint_ge(rc_pull_least(end[0].rc), PULL_LEAST);
+}
+END_TEST
+
 /* What comes and goes has no more than a quarter. */
 START_TEST(pull_budget)
 {

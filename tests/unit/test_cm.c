@@ -4,7 +4,7 @@
  * (the token: right, garbled, short, missing, a second caller), what fails at each step, and
  * that nothing is left open.
  *
- * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c
+ * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c rdma/verbs/rc_cost.c
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c
  * LINK: rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60

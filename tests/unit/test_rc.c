@@ -4,7 +4,7 @@
  * credits; collecting; buffers that run out; lives of a slot; peers that lie; round-trip times;
  * a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
- * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c
+ * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c rdma/verbs/rc_cost.c
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
  */
@@ -621,6 +621,7 @@ int main(void)
 	tcase_add_test(t, frozen);
 	tcase_add_test(t, reads_bounded);
 	tcase_add_test(t, pull_budget);
+	tcase_add_test(t, costs);
 	tcase_add_loop_test(t, false_word, 0,
 			    (int)(sizeof false_words / sizeof false_words[0]));
 	tcase_add_loop_test(t, word_twice, 0, 3);

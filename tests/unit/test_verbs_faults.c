@@ -6,7 +6,7 @@
  * that the queue pair is dead, and then the senders still hold what was not consumed; and
  * nothing is left open: ids, events, queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c
+ * LINK: rdma/verbs/rc_wait.c rdma/verbs/rc_stuck.c rdma/verbs/rc_pull.c rdma/verbs/rc_cost.c
  * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c
  * LINK: rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
