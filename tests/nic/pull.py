@@ -5,7 +5,8 @@ that is of another mapping every time: written over and unmapped as soon as the 
 	pull.py connect PORT HOW BYTES FILE    makes it
 
 HOW: plain; signals = one every 2 ms; forks = children all the time, which write over what they
-have of the buffers; reader = its sends are small; close = stops in the middle, by close().
+have of the buffers; reader = its sends are small; shut, close = another thread than those that send
+and receive does that in the middle.
 Says its pid. FILE has the bytes sent and received so far, 8 each. Ends with 0: all was right and
 came; 3: the connection was lost, and what came was right; 1: a wrong byte.
 """
@@ -69,9 +70,6 @@ class End:
             self.drop(m)
             off += r
             self.progress[0:8] = struct.pack("=Q", off)
-            if self.how == "close" and off > self.total // 2:
-                self.sock.close()
-                return
         self.sock.shutdown(socket.SHUT_WR)
 
     def receives(self):
@@ -110,6 +108,8 @@ class End:
         while any(t.is_alive() for t in ts):
             if self.how == "forks":
                 self.fork()
+            elif self.how in ("shut", "close") and self.sent() > self.total // 2:
+                self.ends()
             time.sleep(0.02)
         signal.setitimer(signal.ITIMER_REAL, 0)
         sent, got = struct.unpack("=QQ", self.progress[:])
@@ -117,6 +117,16 @@ class End:
         if self.wrong:
             return 1
         return 3 if self.lost else 0
+
+    def sent(self):
+        return struct.unpack("=QQ", self.progress[:])[0]
+
+    def ends(self):
+        if self.how == "shut":
+            self.sock.shutdown(socket.SHUT_WR)
+        else:
+            self.sock.close()
+        self.how = "plain"
 
     def fork(self):
         pid = os.fork()

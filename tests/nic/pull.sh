@@ -56,6 +56,26 @@ begin reader plain 60000000
 end "one way"
 some 10000000
 
+# Ended by another thread while send() has a block out: what send() says it has sent comes, and no
+# more.
+number() { sed -n "s/.*$1 \([0-9]*\).*/\1/p" "$TMP/$2"; }
+for _ in 1 2 3 4 5; do
+	begin shut plain 40000000
+	wait "$CLIENT" || fail "shut: client: $(said)"
+	wait "$SERVER"
+	(($? == 3)) || fail "shut: server: $(said)"
+	[[ $(number sent server) == "$(number received client)" ]] || fail "shut: $(said)"
+	! grep -q "came after\|wrong" "$TMP/server" "$TMP/client" || fail "shut: $(said)"
+	say "shut: $(tail -n 1 "$TMP/server")"
+	begin close plain 40000000
+	wait "$CLIENT"
+	(($? == 3)) || fail "close: client: $(said)"
+	wait "$SERVER"
+	(($? == 3)) || fail "close: server: $(said)"
+	(($(number received client) <= 40000000)) || fail "close: $(said)"
+	say "close: $(tail -n 1 "$TMP/server")"
+done
+
 # In the middle of a block: a path that fails, a peer that is stopped, or killed, or that closes.
 at() { [[ -s $TMP/a ]] && (($(od -An -tu8 -N8 "$TMP/a") > $1)); }
 dead() { grep -q 'path is dead' "$TMP/log"; }
