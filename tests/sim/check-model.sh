@@ -6,9 +6,10 @@
 # epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
 # and our threads at a child that libc does not make), device.pml (blocks that are taken from a
 # device's snapshot), room.pml (programs that send before they read), zerocopy.pml (blocks that are
-# read by RDMA). --large adds larger forms of some: some minutes. SIM, the simulator's binary, is
-# asked for the states, messages and transitions of the machine: those that the verifier has taken
-# must be the same. Exit: 0 clean, 1 errors, 77 no spin on this machine.
+# read by RDMA), learn.pml and meet.pml (ends in two network namespaces). --large adds larger forms
+# of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
+# transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean, 1
+# errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
 large=false
@@ -275,7 +276,25 @@ if $large; then
 	queue check "blocks that are read by RDMA, larger" "-DBLOCKS=3" "$S" ""
 fi
 
-model="${model%zerocopy.pml}device.pml"
+model="${model%zerocopy.pml}learn.pml"
+queue check "learning the ISNs"                  ""                "$S" ""
+queue broken "the look at what ERR means"        "-DBREAK_FILTER"  "$S" ""
+queue broken "the question after a look"         "-DBREAK_EMPTY"   "$S" ""
+queue broken "the state, and not another poll"   "-DBREAK_STATE"   "$S" ""
+queue broken "emptying the queue in each wait"   "-DBREAK_LATE"    "$S" ""
+queue broken "the header that a wait has taken"  "-DBREAK_KEEP"    "$S" ""
+queue broken "the look after all is learned"     "-DBREAK_LEARNED" "$S" ""
+
+model="${model%learn.pml}meet.pml"
+queue check "meeting in a directory"             ""                "$S" ""
+queue check "meeting in a directory, twins"      "-DSAME"          "$S" ""
+queue broken "the server's mac"                  "-DBREAK_MAC"     "$S" ""
+queue broken "the client's mac"                  "-DBREAK_HELLO"   "$S" ""
+queue broken "the mark of a name that is taken"  "-DSAME -DBREAK_TAKEN" "$S" ""
+queue broken "the pair in BIND"                  "-DBREAK_COMPARE" "$S" ""
+queue broken "the end of who is asked"           "-DBREAK_END"     "$S" ""
+
+model="${model%meet.pml}device.pml"
 truth="-DTRUTH -DFALLBACKS=0 -DCUTS=0"
 async="-DASYNC -DFALLBACKS=0 -DCUTS=0"
 ends="-DCLOSES -DSTOPS"
