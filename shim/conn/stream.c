@@ -16,6 +16,7 @@
 #include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 #include "conn/stream_wait.h"
 #include "policy/log.h"
 
@@ -180,6 +181,8 @@ static bool begin_again(struct stream *s)
 	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
 	s->search.connect_us = s->search.syn_by_us = 0;
 	s->search.waits = 0;
+	s->learn = (struct learn){ .tries = 0 };
+	stream_learn_over(s);
 	s->search.syn_known = s->addr.known = 0;
 	stream_owes_nothing(s);
 	cut_tx_init(&s->snd.cut);
@@ -303,7 +306,8 @@ static void make_tcp_only_locked(struct stream *s, enum reason r)
 	hold_end(s);
 	stat_row_reason(s->row, r);
 	atomic_store(&s->mode, MODE_TCP_ONLY);
-	fdtab_stays(atomic_load(&s->fd), s);
+	if (!stream_learned(s))
+		fdtab_stays(atomic_load(&s->fd), s);
 }
 
 void stream_stays(struct stream *s, enum reason r)

@@ -43,6 +43,7 @@
 #include "conn/send_half.h"
 #include "link/patience.h"
 #include "link/wire.h"
+#include "netns/learn.h"
 #include "policy/stat.h"
 #include "rdma/shm/segment.h"
 
@@ -120,6 +121,7 @@ struct stream {
 	uint8_t marked;			/* its socket says that the library is here */
 	_Atomic uint8_t upgrade;	/* 1: earned; the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
+	_Atomic uint8_t learns;		/* its ISNs: stream_learn.h */
 	_Atomic int fd;			/* one of the application's, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
 	/* survive reuse, as a late caller may be about to touch them: */
@@ -147,6 +149,7 @@ struct stream {
 	struct stream_reg reg;		/* survives reuse */
 	struct stream_addr addr;
 	struct search search;
+	struct learn learn;
 	struct direct direct;
 	struct pull pull;
 	struct device_side device;
@@ -207,6 +210,8 @@ struct stream_pollers {
 	void (*part)(struct stream *s, int fd);
 	/* fd of the stream is being closed; `last`: the open file description goes away here. */
 	void (*forget)(struct stream *s, int fd, bool last);
+	/* Is somebody told of its errors by the kernel alone? */
+	bool (*blind)(struct stream *s);
 };
 extern const struct stream_pollers *stream_pollers;
 void stream_serve(const struct stream_pollers *p);

@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/shim.h"
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 
 /*
  * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back
@@ -189,6 +190,12 @@ static inline bool enter(struct stream *s, uint32_t n, size_t moves)
 	note_call(in.depth - 1, s, n);	/* a handler that ran before the step has used the place */
 	if (__builtin_expect(!in.keyed, 0))
 		note_thread();
+	if (__builtin_expect(atomic_load_explicit(&s->learns, memory_order_relaxed) & LEARNS_WANT,
+			     0) && n == PLAIN_TX) {
+		in.depth--;		/* by stream_send() */
+		uncount(s, n);
+		return false;
+	}
 	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
 		will_move(s, moves, n == PLAIN_TX ? 1 : 2);
 		if (n == PLAIN_TX && waits_here(s)) {

@@ -13,6 +13,7 @@
 #include "conn/pull.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
+#include "conn/stream_learn.h"
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
 #include "base/loop.h"
@@ -413,11 +414,30 @@ static long send_by_ring(struct stream *s, struct sending *x, uint32_t gen, bool
 	return r;
 }
 
+static void sent_by_tcp(struct stream *s, struct sending *x, size_t n)
+{
+	s->snd.cut.wr += n;
+	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], n, memory_order_relaxed);
+	sent(x, n);
+}
+
 /* By TCP. The same. */
 static long send_by_tcp(struct stream *s, int fd, struct sending *x, int flags)
 {
-	long r = kernel_send(s, fd, &x->c, flags | MSG_DONTWAIT);
+	long r = 0;
 
+	if (__builtin_expect(atomic_load_explicit(&s->learns, memory_order_relaxed) & LEARNS_WANT,
+			     0)) {
+		cursor_skip_empty(&x->c);
+		r = stream_learn_send(s, fd, (char *)x->c.iov->iov_base + x->c.skip,
+				      x->c.iov->iov_len - x->c.skip, flags | MSG_DONTWAIT);
+		if (r > 0)
+			sent_by_tcp(s, x, (size_t)r);
+	}
+	if (r >= 0 && x->c.left)
+		r = kernel_send(s, fd, &x->c, flags | MSG_DONTWAIT);
+	else if (r > 0)
+		return -EAGAIN;
 	/* Its FIN waits until we have read all, so the kernel does not know that this comes after
 	 * it. */
 	if (r == -ECONNRESET && stream_final_seen(s)) {
@@ -426,9 +446,7 @@ static long send_by_tcp(struct stream *s, int fd, struct sending *x, int flags)
 	}
 	if (r <= 0)
 		return r;
-	s->snd.cut.wr += (uint64_t)r;
-	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
-	sent(x, (size_t)r);
+	sent_by_tcp(s, x, (size_t)r);
 	return -EAGAIN;
 }
 

@@ -21,6 +21,7 @@
 #include "base/spin_rule.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 #include "libc/libc.h"
 
 /* ---- spinning ---- */
@@ -289,6 +290,9 @@ static int pause_sleep(struct stream *s, int fd, struct pause *w, struct call *c
 		return 0;
 	if (r < 0)
 		return r;
+	if (p[0].revents & POLLERR && stream_learned(s) &&
+	    !stream_true_error(s, atomic_load(&s->gen)))
+		return 0;
 	if (w->v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
 		stream_home_event(s, (uint32_t)p[0].revents);
 		return 0;

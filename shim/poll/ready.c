@@ -655,4 +655,4 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 }
 
 const struct stream_pollers ready_pollers = { ready_attention, ready_arm, ready_stream_part,
-					      ready_stream_forget };
+					      ready_stream_forget, ready_blind };

@@ -55,6 +55,7 @@ void ready_attention(struct stream *s);
 int ready_arm(struct stream *s);
 void ready_stream_part(struct stream *s, int fd);
 void ready_stream_forget(struct stream *s, int fd, bool last);
+bool ready_blind(struct stream *s);
 extern const struct stream_pollers ready_pollers;
 /* Another process gets the instance, by a descriptor that is passed or inherited. */
 void ready_shared(struct epoll *e);

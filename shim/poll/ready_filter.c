@@ -4,6 +4,7 @@
  *
  * Locks: epoll.lock, inside link_read; none while a stream is told something.
  */
+#include "conn/stream_learn.h"
 #include "link/link.h"
 #include "poll/ready_wait.h"
 
@@ -293,6 +294,8 @@ void batch_filter(struct epoll *e, struct batch *b, int k, bool parked)
 {
 	const struct epoll_event *from = b->ev + b->n;
 
+	if (__builtin_expect(atomic_load_explicit(&stream_learned_any, memory_order_relaxed), 0))
+		k = batch_true_errors(e, b, k);
 	if (!parked && !atomic_load_explicit(&e->filter, memory_order_acquire)) {
 		if (atomic_load(&e->gen) == b->gen)	/* else the closed one had a bell,
 							 * perhaps, and this is its event */

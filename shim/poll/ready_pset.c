@@ -5,6 +5,7 @@
  * busy and then maps its own.
  */
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 #include "link/link.h"
 #include "poll/ready_pset.h"
 
@@ -81,7 +82,10 @@ static void classify(struct pset *p, struct pent *t)
 		t->kind = INNER;
 		p->ninner++;
 	}
-	if (!s || stream_tcp_only(s))
+	if (!s || (stream_tcp_only(s) && !stream_learned(s)))
+		return;
+	t->s = s;
+	if (stream_tcp_only(s))
 		return;
 	stream_waits_seen(s, t->fd);
 	if (stream_plain_wait(s)) {
@@ -93,7 +97,6 @@ static void classify(struct pset *p, struct pent *t)
 		t->kind = ATTACHED;
 		p->ncand++;
 	}
-	t->s = s;
 }
 
 void pset_enter(struct pset *p, unsigned i, int fd, unsigned want, unsigned care)
@@ -237,6 +240,15 @@ static void merge_cand(struct pent *t, unsigned answer)
 		t->home_seen |= fallback;
 }
 
+/* What the kernel calls ERR may be a header that somebody learns from. */
+static unsigned learned_error(const struct pent *t, unsigned k)
+{
+	uint32_t gen = atomic_load(&t->s->gen);
+
+	return fdtab_stream(t->fd) != t->s || stream_true_error(t->s, gen) ? k :
+		k & ~(unsigned)POLLERR;
+}
+
 static bool inner_proved(int fd)
 {
 	struct epoll *e = fdtab_epoll(fd);
@@ -263,6 +275,8 @@ int pset_merge(struct pset *p, long answered)
 		struct pent *t = &p->ent[i];
 		unsigned k = answered > 0 ? (uint16_t)p->pfd[i].revents : 0;
 
+		if (k & POLLERR && t->s && stream_learned(t->s))
+			k = learned_error(t, k);
 		if (!k) {
 		} else if (t->kind == ATTACHED ||
 			   (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
@@ -292,7 +306,7 @@ enum ready_need ready_need_of(int fd)
 	switch (fdtab_kind(x)) {
 	case FD_STREAM:
 		s = fdtab_stream_of(x);
-		if (x & FDTAB_STAYS || stream_tcp_only(s))
+		if (x & FDTAB_STAYS || (stream_tcp_only(s) && !stream_learned(s)))
 			return READY_NOT;
 		return stream_on_link(s) ? READY_FAST : READY_NEEDED;
 	case FD_EPOLL:

@@ -38,6 +38,9 @@ void batch_own(struct epoll *e, struct batch *b, int cap);
 /* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than
  * there were. `parked`: some are of such registrations. */
 void batch_filter(struct epoll *e, struct batch *b, int k, bool parked);
+/* ready_learned.c: of k events that the kernel wrote there, how many are left when its ERR is not
+ * told where it is none. */
+int batch_true_errors(struct epoll *e, struct batch *b, int k);
 /* Where fewer events are told than the kernel wrote the array keeps what it had, as the kernel
  * leaves it: before, and when k events came, at `at`, and were filtered. */
 void batch_remember(struct batch *b);

@@ -10,11 +10,8 @@ fuzz_cflags := -D__SANITIZE_ADDRESS__ \
 	-fno-omit-frame-pointer -ffunction-sections \
 	-fno-sanitize=function	# tables of calls are of one type, and cast where they are called
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-fuzz_shim   := $(filter-out shim/wrap/wrap_%.c shim/main/init.c shim/libc/libc.c shim/main/bg.c \
-	shim/base/loop.c shim/base/shim.c shim/conn/counters.c shim/golang/%.c policy/%.c,\
-	$(lib_src))
 fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
-fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
+fuzz_link    = $(patsubst SHIM,$(shim_inside),$(call head_line,LINK,$(1)))
 $(B)/fuzz/o/%.o: %.c | deps-fuzz
 	$(call say,FUZZ,$<)mkdir -p $(@D) && $(CLANG) $(fuzz_cflags) -MMD -MP -c -o $@ $<
 $(call fuzz_obj,tests/fuzz/completion.c): tools/completion/rdmastat.bash

@@ -2,7 +2,7 @@
  * test_ready.c - epoll over fake streams: levels, edges, one shots, kernel interest, sleepers.
  *
  * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c
- * LINK: shim/poll/ready_epoll.c shim/poll/ready_filter.c
+ * LINK: shim/poll/ready_epoll.c shim/poll/ready_filter.c shim/poll/ready_learned.c
  * LINK: shim/base/lock.c shim/base/fdtab.c shim/base/event.c
  * LINK: shim/poll/ready_bits.c shim/poll/ready_nested.c
  */

@@ -5,7 +5,7 @@
  * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_bits.c
  * LINK: shim/poll/ready_pset.c shim/poll/ready_select.c
  * LINK: shim/poll/ready_nested.c shim/poll/ready_epoll.c
- * LINK: shim/poll/ready_filter.c shim/poll/ready_poll.c
+ * LINK: shim/poll/ready_filter.c shim/poll/ready_learned.c shim/poll/ready_poll.c
  * LINK: shim/base/lock.c shim/base/fdtab.c shim/base/event.c
  */
 #include "ready_fake.h"

@@ -3,7 +3,7 @@
  * everything else.
  *
  * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c
- * LINK: shim/poll/ready_epoll.c shim/poll/ready_filter.c
+ * LINK: shim/poll/ready_epoll.c shim/poll/ready_filter.c shim/poll/ready_learned.c
  * LINK: shim/poll/ready_pset.c shim/poll/ready_select.c
  * LINK: shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c
  * LINK: shim/base/event.c shim/poll/ready_bits.c shim/poll/ready_nested.c

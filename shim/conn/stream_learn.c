@@ -1,0 +1,75 @@
+/*
+ * stream_learn.c - the stream's part in learning its ISNs (netns/learn.h): which send is taken for
+ * it, and what its waits ask when the kernel says ERR.
+ *
+ * Who: the background thread wants it, the program's next send does it.
+ * Lock: snd.lock, and rcv.lock, which holds off close(), for waits.
+ */
+#include "conn/stream_int.h"
+#include "conn/stream_learn.h"
+
+_Atomic bool stream_learned_any;
+
+void stream_learn_want(struct stream *s)
+{
+	atomic_fetch_or(&s->learns, LEARNS_WANT);
+}
+
+/* Somebody may find a header in the error queue who cannot know what it is; or the program's own
+ * sends would make of this one something else. */
+static bool unfit(struct stream *s, int fd)
+{
+	return fork_shared(s) || atomic_load(&s->others.passed) || atomic_load(&stream_past_us) ||
+	       stream_pollers->blind(s) || learn_disturbs(fd);
+}
+
+static bool settled(const struct stream *s)
+{
+	uint8_t state = atomic_load(&s->learn.state);
+
+	return state == LEARN_KNOWN || state == LEARN_FAILED;
+}
+
+ssize_t stream_learn_send(struct stream *s, int fd, const void *p, size_t n, int flags)
+{
+	ssize_t r = 0;
+
+	if (!n || atomic_load(&s->plain.tx) || !learn_settle(&s->learn, fd))
+		return 0;
+	if (atomic_load(&s->learn.state) == LEARN_NOT && unfit(s, fd))
+		atomic_store(&s->learn.state, LEARN_FAILED);
+	if (!settled(s)) {
+		atomic_store(&stream_learned_any, true);
+		atomic_fetch_or(&s->learns, LEARNS_HEADERS);
+		r = learn_send(&s->learn, fd, p, n, flags);
+	}
+	if (settled(s))
+		stream_learn_over(s);
+	if (r >= 0)
+		bg_look(s);
+	return r == -ENODATA ? 0 : r;
+}
+
+bool stream_learn_settle(struct stream *s)
+{
+	bool over = true;
+
+	lock_take(&s->snd.lock);
+	if (atomic_load(&s->fd) >= 0)
+		over = learn_settle(&s->learn, atomic_load(&s->fd));
+	lock_give(&s->snd.lock);
+	return over;
+}
+
+bool stream_true_error(struct stream *s, uint32_t gen)
+{
+	bool r = true;
+	int fd;
+
+	lock_take(&s->rcv.lock);		/* the fd stays this socket */
+	fd = atomic_load(&s->fd);
+	if (atomic_load(&s->gen) == gen && fd >= 0)
+		r = learn_true_error(&s->learn, fd);
+	lock_give(&s->rcv.lock);
+	return r;
+}

@@ -1,0 +1,34 @@
+/*
+ * stream_learn.h - how a stream learns the ISNs of its connection (stream_learn.c).
+ */
+#ifndef RDMASHIM_STREAM_LEARN_H
+#define RDMASHIM_STREAM_LEARN_H
+
+#include "conn/stream.h"
+
+/* stream.learns */
+#define LEARNS_WANT    1	/* the next send shall */
+#define LEARNS_HEADERS 2	/* until it is closed: what the kernel calls ERR may be a header */
+
+/* Some stream of this process ever did. */
+extern _Atomic bool stream_learned_any;
+
+/* ---- background thread ---- */
+void stream_learn_want(struct stream *s);
+static inline void stream_learn_over(struct stream *s)
+{
+	atomic_fetch_and(&s->learns, (uint8_t)~LEARNS_WANT);
+}
+bool stream_learn_settle(struct stream *s);	/* as learn_settle(). Takes snd.lock */
+
+/* ---- any thread ---- */
+/* The first bytes of a send: how many went, 0: none, and all is as ever; -errno. snd.lock held. */
+ssize_t stream_learn_send(struct stream *s, int fd, const void *p, size_t n, int flags);
+static inline bool stream_learned(const struct stream *s)
+{
+	return atomic_load_explicit(&s->learns, memory_order_relaxed) & LEARNS_HEADERS;
+}
+/* The kernel says ERR of such a stream, which had that gen: is it so? Takes rcv.lock. */
+bool stream_true_error(struct stream *s, uint32_t gen);
+
+#endif
