@@ -270,6 +270,12 @@ static int parse_discovery_dir(struct parser *p)
 			  sizeof(p->pol->dir));
 }
 
+static int parse_cross_ns_dir(struct parser *p)
+{
+	return parse_path(p, "cross_ns_dir /run/rdmashim-across", &p->pol->across_at,
+			  p->pol->across_dir, sizeof(p->pol->across_dir));
+}
+
 /* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind
  * it. */
 static int add_network(struct parser *p, const struct word *w, struct addr_pat *list, size_t *n)
@@ -401,8 +407,8 @@ static const struct {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 	{ "rdma_via", parse_via }, { "include", include_parse },
-	{ "discovery_dir", parse_discovery_dir }, { "peer_users", parse_users },
-	{ "go", parse_go },
+	{ "discovery_dir", parse_discovery_dir }, { "cross_ns_dir", parse_cross_ns_dir },
+	{ "peer_users", parse_users }, { "go", parse_go },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -422,8 +428,8 @@ static int unknown_statement(struct parser *p)
 				 "'=' does not belong here; write the key, a blank and the value");
 	return conf_fail_word(p, &w, "is not a key",
 			      "known are mode, program, use, include, key_file, rdma_networks, "
-			      "rdma_via, discovery_dir, peer_users, go and the tunables of "
-			      "rdmashim.conf(5)",
+			      "rdma_via, discovery_dir, cross_ns_dir, peer_users, go and the "
+			      "tunables of rdmashim.conf(5)",
 			      all, STATEMENTS + CONF_KEYS);
 }
 

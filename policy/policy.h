@@ -138,6 +138,7 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 
 /* Where the ends of connections within this host meet: a directory, "" = abstract names. */
 const char *policy_discovery_dir(const struct policy *p);
+const char *policy_cross_ns_dir(const struct policy *p);
 
 /* May processes of that user pass descriptors to ours? Besides our own user and root
  * (peer_users). */

@@ -12,8 +12,8 @@ static const struct {
 #undef REASON
 };
 
-_Static_assert(REASON_COUNT <= 64,
-	       "stat_header.reasons has 64 places: make it longer and raise STAT_VERSION");
+_Static_assert(REASON_COUNT <= STAT_REASONS,
+	       "more reasons than places: raise STAT_REASONS, and STAT_VERSION");
 
 const char *stat_mode_name(unsigned m)
 {

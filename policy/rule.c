@@ -374,6 +374,11 @@ const char *policy_discovery_dir(const struct policy *p)
 	return p->dir;
 }
 
+const char *policy_cross_ns_dir(const struct policy *p)
+{
+	return p->across_dir;
+}
+
 bool policy_takes_from(const struct policy *p, uid_t uid)
 {
 	size_t i;

@@ -46,13 +46,14 @@ struct policy {
 	unsigned skipped;		/* see policy_skipped() */
 	char skipped_one[POLICY_PATH];
 	/* POLICY_AT of the (first) line, 0 = not set */
-	uint32_t mode_at, key_at, nets_at, via_at, dir_at, users_at;
+	uint32_t mode_at, key_at, nets_at, via_at, dir_at, across_at, users_at;
 	bool nets_apart, via_apart, users_apart;	/* further ones stand in another file */
 	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */
 	struct rule *rules;
 	size_t nrules, rules_cap;
 	char key_file[256];		/* "" = none */
 	char dir[256];			/* discovery_dir, "" = none */
+	char across_dir[256];		/* cross_ns_dir, the same */
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
 	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes

@@ -21,12 +21,12 @@
 
 #ifndef PATHS_MORE
 _Static_assert(sizeof(struct stat_row) == 152, "stat_row changed: raise STAT_VERSION");
-_Static_assert(sizeof(struct stat_header) == 2056, "stat_header changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_header) == 2568, "stat_header changed: raise STAT_VERSION");
 #endif
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048,
 	       "stat_calls changed: raise STAT_VERSION");
-_Static_assert(sizeof(struct stat_call_site) == 768, "stat_call_site changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_call_site) == 1024, "stat_call_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_VERSION");
@@ -132,8 +132,8 @@ int stat_open(const char *program, const char *policy_file)
 	atomic_store_explicit(&self, h, memory_order_release);
 	/* what was counted before there was a file */
 	move_counts(no_header.counter, h->counter, 64);
-	move_counts(no_header.reasons, h->reasons, 64);
-	move_counts(no_header.link_errors, h->link_errors, 64);
+	move_counts(no_header.reasons, h->reasons, STAT_REASONS);
+	move_counts(no_header.link_errors, h->link_errors, STAT_REASONS);
 	move_counts(no_header.bytes_tx, h->bytes_tx, PATH_KINDS);
 	move_counts(no_header.bytes_rx, h->bytes_rx, PATH_KINDS);
 	errno = saved;

@@ -27,12 +27,13 @@ enum reason {
 #undef REASON
 	REASON_COUNT
 };
+#define STAT_REASONS 96	/* places for them in the counter file */
 const char *reason_name(unsigned r);	/* "?" out of range */
 const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 9
+#define STAT_VERSION 10
 #define STAT_BUILD_SINCE 7	/* versions that have stat_header.build */
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
@@ -93,12 +94,12 @@ struct stat_header {
 	_Atomic uint32_t mode;		/* enum stat_mode */
 	_Atomic uint32_t rows_used;	/* high-water mark of rows */
 	_Atomic uint64_t counter[64];	/* enum stat_counter */
-	_Atomic uint64_t reasons[64];	/* connections that ended or are on TCP, by last reason:
-					 * see stat_row_reason */
+	/* connections that ended or are on TCP, by last reason: see stat_row_reason */
+	_Atomic uint64_t reasons[STAT_REASONS];
 	/* of closed connections; live ones are in their rows */
 	_Atomic uint64_t bytes_tx[PATH_KINDS], bytes_rx[PATH_KINDS];
 	/* By reason: searches for the other end, or links for it, that came to nothing. */
-	_Atomic uint64_t link_errors[64];
+	_Atomic uint64_t link_errors[STAT_REASONS];
 	/* Now: the rings that the process sends by and that have memory, and how much; and how
 	 * much they may have, 0: not known. */
 	_Atomic uint64_t rings_held, ring_bytes, ring_budget;
@@ -182,7 +183,7 @@ struct stat_call_site {
 	uint8_t spare[2];
 	_Atomic uint64_t lo, hi;	/* host memory of its last copy */
 	_Atomic uint64_t copies, bytes, taken;	/* taken: went by device memory */
-	_Atomic uint64_t why[64];	/* bytes of the others, by reason */
+	_Atomic uint64_t why[STAT_REASONS];	/* bytes of the others, by reason */
 	char where[STAT_CALL_SITE_NAME];	/* the innermost function first */
 };
 

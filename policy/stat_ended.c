@@ -280,8 +280,8 @@ static void add_up(struct work *w, int fd)
 	memcpy(w->to.build, w->from.build, sizeof(w->to.build));
 	memcpy(w->to.policy_file, w->from.policy_file, sizeof(w->to.policy_file));
 	add_all(w->to.counter, w->from.counter, 64);
-	add_all(w->to.reasons, w->from.reasons, 64);
-	add_all(w->to.link_errors, w->from.link_errors, 64);
+	add_all(w->to.reasons, w->from.reasons, STAT_REASONS);
+	add_all(w->to.link_errors, w->from.link_errors, STAT_REASONS);
 	add_all(w->to.bytes_tx, w->from.bytes_tx, PATH_KINDS);
 	add_all(w->to.bytes_rx, w->from.bytes_rx, PATH_KINDS);
 	w->to.start_time++;

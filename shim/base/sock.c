@@ -85,6 +85,26 @@ void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from)
 	memcpy(to->paddr, from->laddr, 16);
 }
 
+static void end_of(struct sockaddr_storage *sa, const struct ctl_tuple *t, const uint8_t *addr,
+		   uint16_t port)
+{
+	*sa = (struct sockaddr_storage){ .ss_family = t->family };
+	if (t->family == AF_INET6) {
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+		memcpy(&((struct sockaddr_in6 *)sa)->sin6_addr, addr, 16);
+	} else {
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+		memcpy(&((struct sockaddr_in *)sa)->sin_addr, addr, 4);
+	}
+}
+
+void tuple_ends(const struct ctl_tuple *t, struct sockaddr_storage *local,
+		struct sockaddr_storage *peer)
+{
+	end_of(local, t, t->laddr, t->lport);
+	end_of(peer, t, t->paddr, t->pport);
+}
+
 bool socket_is_plain_tcp(int fd)
 {
 	int v = 0;

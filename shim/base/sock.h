@@ -24,6 +24,9 @@ void sockaddr_no_port(struct sockaddr_storage *sa);
 uint16_t sockaddr_port(const struct sockaddr *a);	/* in host order */
 void sockaddr_addr(const struct sockaddr *a, uint8_t out[16]);	/* as in struct ctl_tuple */
 void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer);
+/* Its two ends, normal. */
+void tuple_ends(const struct ctl_tuple *t, struct sockaddr_storage *local,
+		struct sockaddr_storage *peer);
 bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
 void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
 

@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include "base/sock.h"
+
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
 
 struct search {
@@ -33,7 +35,13 @@ struct search {
 	uint64_t connect_us;		/* when connect() was called, before the SYN went; ... */
 	uint64_t syn_by_us;		/* ... by when it had gone, if once was enough */
 	uint8_t syn_known;		/* between hosts: a server has it, or a client sent it */
-	uint32_t syn;			/* the SYN's timestamp; the kernel tells it once */
+	uint32_t syn, syn_isn;		/* the SYN's timestamp, its ISN; the kernel tells it once */
+	/* across network namespaces, discovery/across.c */
+	uint8_t across;			/* it is looked for there */
+	uint8_t across_ready;		/* both ISNs are known, and go together */
+	uint8_t across_done;		/* it was not there: perhaps on another host */
+	uint8_t across_wrong;		/* so many who knocked had not the key */
+	struct ctl_tuple across_its;	/* its names for the connection */
 };
 
 #endif

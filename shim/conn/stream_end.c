@@ -120,7 +120,7 @@ bool stream_fin_seen(struct stream *s)
 	if (s->snd.cut.state < CUT_TX_K)
 		return false;
 	ring_tx_refresh(&s->snd.ring);
-	return s->snd.ring.rd < s->snd.ring.wr && process_ending(l->peer_pid, l->peer_start);
+	return s->snd.ring.rd < s->snd.ring.wr && link_peer_ending(l);
 }
 
 /*

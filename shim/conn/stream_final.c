@@ -125,7 +125,7 @@ void stream_resent_in_vain(struct stream *s)
 		return;
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
 		return;
-	if (!link_ended(l) && !process_ending(l->peer_pid, l->peer_start))
+	if (!link_ended(l) && !link_peer_ending(l))
 		return;
 	if ((p.revents & (POLLHUP | POLLERR)) == POLLHUP)	/* a reset that was told already */
 		return;

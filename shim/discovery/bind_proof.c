@@ -13,6 +13,7 @@
 #include "base/fdtab.h"
 #include "base/proof.h"
 #include "base/sys.h"
+#include "discovery/across.h"
 #include "discovery/identity.h"
 #include "link/rights.h"
 #include "policy/log.h"
@@ -43,6 +44,8 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, struc
 	tuple_from(&m->tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
 		r = -EBADF;
+	} else if (l->across && across_tell(s, m)) {
+		r = -EAGAIN;
 	} else {
 		lock_take(&l->out_lock);
 		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, m, atomic_load(&s->fd));
@@ -99,7 +102,8 @@ bool rv_same_host(const struct link *l, const struct stream *s)
 /* Is the link one that the stream may ride? */
 bool rv_fits(const struct link *l, const struct stream *s)
 {
-	return l->path->kind == s->search.path && !atomic_load(&l->distrusted) && !l->path_told &&
+	return l->path->kind == s->search.path && l->across == s->search.across &&
+	       !atomic_load(&l->distrusted) && !l->path_told &&
 	       (!l->path->far || rv_same_host(l, s));
 }
 

@@ -13,6 +13,7 @@
 #include "base/fdtab.h"
 #include "base/loop.h"
 #include "base/sys.h"
+#include "discovery/across.h"
 #include "discovery/identity.h"
 #include "discovery/discovery_net.h"
 #include "link/other_version.h"
@@ -26,6 +27,7 @@ static struct pending {
 	int fd;
 	uint64_t end_us;
 	uint32_t stream, gen;		/* at whose name it connected */
+	bool across, proven;		/* from another network namespace; it has the key */
 	const struct path *path;	/* by which that one would go */
 } pending[PENDING_MAX];
 static bool pending_init;
@@ -51,6 +53,8 @@ static bool may_come_in(struct stream *s, int sock)
 	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
 	    !rights_taken_from(cred.uid))
 		return false;
+	if (s->search.across)
+		return rights_socket_from(cred.uid);
 	/* Where the kernel does not say who has the other end, the proof will fail, and says
 	 * why. */
 	return identity_query((void *)&s->addr.peer, (void *)&s->addr.local, &end) ||
@@ -73,13 +77,19 @@ static void let_in(int fd, struct stream *s)
 	fd = fd_internal_keep(fd);
 	if (fd < 0)
 		return;
-	rights_allow(fd, true);
+	rights_allow(fd, !s->search.across);
 	pending[i].fd = fd;
+	pending[i].across = s->search.across;
+	pending[i].proven = false;
 	pending[i].end_us = now_us() + PENDING_US;
 	pending[i].stream = s->index;
 	pending[i].path = stream_sought(s);
 	pending[i].gen = atomic_load(&s->gen);
 	if (loop_watch_fd(fd, EPOLLIN, LOOP_PENDING, (uint32_t)i) < 0) {
+		rights_end(fd);
+		pending[i].fd = -1;
+	} else if (s->search.across && !across_greet(s, fd)) {
+		loop_unwatch_fd(fd);
 		rights_end(fd);
 		pending[i].fd = -1;
 	}
@@ -126,7 +136,7 @@ static void send_away(int sock, enum reason why)
 }
 
 /* HELLO, and nothing besides: what the link needs is made here. False: not welcome. */
-static bool welcome(int sock, const struct path *path)
+static bool welcome(int sock, const struct path *path, bool across)
 {
 	struct ctl_msg m = { .type = CTL_WELCOME, .version = CTL_VERSION };
 	struct ucred cred;
@@ -146,10 +156,14 @@ static bool welcome(int sock, const struct path *path)
 		send_away(sock, why);
 		return false;
 	}
+	if (across)
+		across_link(l, sock);
 	if (loop_watch_fd(sock, EPOLLIN, LOOP_LINK, l->index) < 0 || ctl_send_fd(sock, &m, fd))
 		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
 	else
 		link_up(l);
+	if (across && atomic_load(&l->state) == LINK_UP)
+		across_pass_diag(l);
 	fd_internal_close(fd);
 	return true;
 }
@@ -192,6 +206,26 @@ static bool still_known(int sock)
 	       rights_taken_from(cred.uid);
 }
 
+#define WRONG_MOST 3
+
+/* Has he the key, who knocked from another namespace? Who comes after three that have not is not
+ * let in. */
+static bool proves(struct pending *p, const struct ctl_msg *m)
+{
+	struct stream *s = stream_at(p->stream);
+
+	if (!s || atomic_load(&s->gen) != p->gen || !s->search.across)
+		return false;
+	p->proven = across_proven(s, p->fd, m);
+	if (p->proven)
+		return rights_allow(p->fd, true), true;
+	if (++s->search.across_wrong == WRONG_MOST && s->search.state == RV_LISTEN) {
+		across_failed(s, REASON_IDENTITY);
+		bg_look(s);
+	}
+	return false;
+}
+
 void rv_pending_ready(uint32_t i)
 {
 	struct ctl_msg m;
@@ -201,13 +235,14 @@ void rv_pending_ready(uint32_t i)
 		return;
 	sock = pending[i].fd;
 	r = still_known(sock) ? ctl_recv(sock, false, &m, &fd) : -EACCES;
-	if (!r)
+	if (!r || (r == 1 && pending[i].across && !pending[i].proven && proves(&pending[i], &m)))
 		return;
 	pending[i].fd = -1;
 	loop_unwatch_fd(sock);
-	if (r == 1 && m.type == CTL_HELLO && welcome(sock, pending[i].path))
+	if (r == 1 && m.type == CTL_HELLO && pending[i].proven == pending[i].across &&
+	    welcome(sock, pending[i].path, pending[i].across))
 		return;
-	if (r == CTL_OTHER || r == -EPIPE)
+	if (r == CTL_OTHER || (r == -EPIPE && !pending[i].across))
 		other_version(&pending[i], sock, r == CTL_OTHER ? &m : NULL);
 	/* He has seen that we are linked already, or are not whom he looks for. */
 	if (r != -EPIPE && !(r == 1 && m.type == CTL_NOT_MINE))

@@ -17,6 +17,7 @@
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "discovery/across.h"
 #include "discovery/identity.h"
 #include "link/other_version.h"
 #include "link/rights.h"
@@ -40,7 +41,8 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
 	int slot, r;
 
-	if (!rv_fits(l, s) || (!l->path->far && !rv_owned_by(s, end, l->peer_uid)))
+	if (!rv_fits(l, s) ||
+	    (!l->path->far && !l->across && !rv_owned_by(s, end, l->peer_uid)))
 		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
@@ -103,29 +105,38 @@ static enum reason bindable(struct stream *s, enum path_kind path)
 	return rv_allowed(s, path) ? REASON_NONE : REASON_PEER_REFUSED;
 }
 
-/* Our stream whose ends are `t` reversed, and its generation; or NULL. */
-static struct stream *find_stream(const struct ctl_tuple *t, enum path_kind path, uint32_t *gen,
-				  enum reason *why)
+/* Our stream whose ends are `t` reversed, or NULL. */
+static struct stream *with_ends(const struct ctl_tuple *t)
 {
 	struct ctl_tuple mine;
 	struct stream *s;
 	bool others;
+	uint32_t n;
 
 	tuple_reverse(&mine, t);
-	*why = REASON_NO_PEER_SHIM;
 	s = stream_accepted_from(mine.pport, &others);
-	if (!s || !has_ends(s, &mine)) {
-		uint32_t n = others ? streams_top() : 0, i;
+	if (s && has_ends(s, &mine))
+		return s;
+	n = others ? streams_top() : 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (has_ends(stream_at(i), &mine))
+			return stream_at(i);
+	return NULL;
+}
 
-		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
-			;
-		if (i == n)
-			return NULL;
-		s = stream_at(i);
-	}
+/* Our stream that BIND means, and its generation; or NULL. */
+static struct stream *find_stream(const struct link *l, const struct ctl_msg *m, uint32_t *gen,
+				  enum reason *why)
+{
+	struct stream *s;
+
+	*why = REASON_NO_PEER_SHIM;
+	s = l->across ? across_find(m, why) : with_ends(&m->tuple);
+	if (!s)
+		return NULL;
 	lock_take(&s->rcv.lock);
 	*gen = atomic_load(&s->gen);
-	*why = bindable(s, path);
+	*why = bindable(s, l->path->kind);
 	lock_give(&s->rcv.lock);
 	return *why == REASON_NONE ? s : NULL;
 }
@@ -180,7 +191,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	s = find_stream(&m->tuple, l->path->kind, &gen, &why);
+	s = find_stream(l, m, &gen, &why);
 	if (s && l->path->far && !rv_same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it",
@@ -197,7 +208,9 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_OTHER_USER;
 	}
-	if (s && !l->path->far && (r = rv_proves(l, s, fd))) {
+	if (s && l->across && (why = across_is_one(l, s, m, fd)))
+		s = NULL;
+	if (s && !l->path->far && !l->across && (r = rv_proves(l, s, fd))) {
 		why = rv_not_proved(s, r);
 		if (why == REASON_IDENTITY)
 			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
@@ -275,6 +288,7 @@ static void give_back_slot(struct link *l, uint32_t slot)
 static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 {
 	struct stream *s = asked(l, m->slot);
+	enum reason across = REASON_NONE;
 	int r = 0;
 
 	if (!s) {
@@ -294,8 +308,12 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (!l->path->far && (fd == CTL_FD_LOST || (r = rv_proves(l, s, fd)))) {
-		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : rv_not_proved(s, r);
+	if (l->across && fd != CTL_FD_LOST)
+		across = across_is_one(l, s, m, fd);
+	if (!l->path->far &&
+	    (fd == CTL_FD_LOST || across || (!l->across && (r = rv_proves(l, s, fd))))) {
+		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS :
+				  across ? across : rv_not_proved(s, r);
 
 		give_back_slot(l, m->slot);
 		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
@@ -541,8 +559,17 @@ static void act_on(struct link *l, const struct ctl_msg *m, int *fd)
 	switch (m->type) {
 	case CTL_WELCOME:
 		l->path->welcomed(l, m, *fd);
-		if (atomic_load(&l->state) == LINK_UP)
+		if (atomic_load(&l->state) == LINK_UP && (!l->across || across_pass_diag(l)))
 			rv_hello_settled(l);
+		break;
+	case CTL_DIAG:
+		if (across_got_diag(l, *fd))
+			*fd = -1;
+		else
+			link_kill(l, REASON_PROTOCOL);
+		break;
+	case CTL_PROOF:		/* once, before the link is up */
+		link_kill(l, REASON_PROTOCOL);
 		break;
 	case CTL_BELL:
 		if (l->path->far)
@@ -613,6 +640,12 @@ static bool one_record(struct link *l)
 			end_links_of(l->peer_uid);
 		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
 		return false;
+	}
+	if (welcome && l->across && !l->greeted) {
+		rights_done(fd);
+		if (!across_greeted(l, &m))
+			link_kill(l, REASON_IDENTITY);
+		return l->ctl >= 0;
 	}
 	if (welcome && !l->path->far && m.type == CTL_NOT_MINE) {	/* it has no room */
 		link_kill(l, REASON_PEER_REFUSED);

@@ -66,7 +66,8 @@ long kernel_answer(int nl, void *buf, size_t size, int flags)
  * asked besides for which the kernel takes the lock of that socket, such as INET_DIAG_INFO:
  * whoever has it may have a thread in a call with it that never ends, and then neither does the
  * answer. */
-int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
+static int query(int nl, int flags, const struct sockaddr *src, const struct sockaddr *dst,
+		 struct identity *ret)
 {
 	struct {
 		struct nlmsghdr h;
@@ -74,7 +75,7 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			 .nlmsg_flags = NLM_F_REQUEST } };
 	union { struct nlmsghdr h; char buf[4096]; } ans;
-	int fd, r = -ENOENT;
+	int r = -ENOENT;
 	long n;
 
 	req.r.sdiag_family = (uint8_t)src->sa_family;
@@ -85,13 +86,9 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 	sockaddr_addr(src, (uint8_t *)req.r.id.idiag_src);
 	sockaddr_addr(dst, (uint8_t *)req.r.id.idiag_dst);
 	req.r.id.idiag_cookie[0] = req.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-	fd = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	if (fd < 0)
-		return fd;
-	n = sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0);
+	n = sys(SYS_sendto, nl, &req, sizeof req, flags, NULL, 0);
 	if (n >= 0)
-		n = kernel_answer(fd, &ans, sizeof ans, 0);
-	fd_internal_close(fd);
+		n = kernel_answer(nl, &ans, sizeof ans, flags);
 	if (n < 0)
 		return (int)n;
 	if (n < (long)sizeof(struct nlmsghdr))
@@ -119,6 +116,22 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
 		r = 0;
 	}
+	return r;
+}
+
+int identity_diag(void)
+{
+	return fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+}
+
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
+{
+	int fd = identity_diag(), r;
+
+	if (fd < 0)
+		return fd;
+	r = query(fd, 0, src, dst, ret);
+	fd_internal_close(fd);
 	return r;
 }
 
@@ -511,6 +524,13 @@ static int stamp_of(const uint8_t *tcp, size_t n, uint32_t *ret)
 
 int identity_syn(int fd, uint32_t *ret)
 {
+	uint32_t isn;
+
+	return identity_whole_syn(fd, ret, &isn);
+}
+
+int identity_whole_syn(int fd, uint32_t *ret, uint32_t *ret_isn)
+{
 	uint8_t syn[512];
 	uint32_t len = sizeof syn;
 	const uint8_t *tcp;
@@ -523,7 +543,10 @@ int identity_syn(int fd, uint32_t *ret)
 	if (r < 0)
 		return (int)r;
 	tcp = tcp_header(syn, len, &n);
-	return tcp ? stamp_of(tcp, n, ret) : -ENODATA;
+	if (!tcp)
+		return -ENODATA;
+	*ret_isn = (uint32_t)tcp[4] << 24 | (uint32_t)tcp[5] << 16 | (uint32_t)tcp[6] << 8 | tcp[7];
+	return stamp_of(tcp, n, ret);
 }
 
 static uint32_t ticks(uint64_t us, uint64_t unit)
@@ -578,6 +601,12 @@ static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_stor
 	return 0;
 }
 
+static bool closing(const struct identity *id)
+{
+	return id->state == TCP_FIN_WAIT1 || id->state == TCP_FIN_WAIT2 ||
+	       id->state == TCP_CLOSING || id->state == TCP_LAST_ACK;
+}
+
 bool identity_peer_closing(int fd)
 {
 	struct sockaddr_storage l, p;
@@ -585,8 +614,7 @@ bool identity_peer_closing(int fd)
 
 	if (fd < 0 || names_of(fd, &l, &p) || identity_query((void *)&p, (void *)&l, &id))
 		return false;
-	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING ||
-	       id.state == TCP_LAST_ACK;
+	return closing(&id);
 }
 
 /* It is not asked itself: who passed a real descriptor may have a thread inside a call with it,
@@ -606,4 +634,56 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 	if (id.inode != (uint64_t)inode || id.uid != uid || uid == OVERFLOW_UID)
 		return -EPERM;
 	return 0;
+}
+
+/* ---- of another network namespace ---- */
+
+/* Whoever passed it can read from it, too, and send there: so an answer that is not there is not
+ * waited for, and what is left of others is read away first. */
+static int query_there(int nl, const struct ctl_tuple *its, struct identity *ret)
+{
+	struct sockaddr_storage local, peer;
+	uint8_t old[64];
+
+	if ((its->family != AF_INET && its->family != AF_INET6) || nl < 0)
+		return -EPERM;
+	for (int i = 0; i < FORGED_MOST; i++)
+		if (sys(SYS_recvfrom, nl, old, sizeof(old), MSG_DONTWAIT, NULL, NULL) < 0)
+			break;
+	tuple_ends(its, &local, &peer);
+	return query(nl, MSG_DONTWAIT, (void *)&local, (void *)&peer, ret);
+}
+
+bool identity_is_diag(int fd)
+{
+	int domain = 0, protocol = -1;
+	uint32_t len = sizeof(domain);
+
+	return fd >= 0 && sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) >= 0 &&
+	       sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 &&
+	       domain == AF_NETLINK && protocol == NETLINK_SOCK_DIAG;
+}
+
+int identity_check_there(int nl, int fd, const struct ctl_tuple *its, uid_t uid)
+{
+	int64_t inode = fd < 0 ? 0 : proof_inode(fd);
+	struct identity id;
+	int r;
+
+	if (inode <= 0)
+		return inode ? -EOPNOTSUPP : -EPERM;
+	r = query_there(nl, its, &id);
+	if (r)
+		return r;
+	return uid != OVERFLOW_UID && id.uid == uid && id.inode == (uint64_t)inode &&
+			       id.state == TCP_ESTABLISHED
+		       ? 0
+		       : -EPERM;
+}
+
+bool identity_closing_there(int nl, const struct ctl_tuple *its)
+{
+	struct identity id;
+
+	return !query_there(nl, its, &id) && closing(&id);
 }

@@ -58,6 +58,19 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
  * but the loopback device? 0, -EXDEV, -errno. */
 int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer);
 
+/* ---- between network namespaces of one host (docs/namespaces.md) */
+/* A sock_diag socket of this thread's network namespace, for a moment, or -errno; and is that one
+ * of some namespace? */
+int identity_diag(void);
+bool identity_is_diag(int fd);
+/* As identity_check(), of a connection whose other end has the names `its` in the namespace of the
+ * sock_diag socket `nl`, and is established there. */
+int identity_check_there(int nl, int fd, const struct ctl_tuple *its, uid_t uid);
+/* as identity_peer_closing() */
+bool identity_closing_there(int nl, const struct ctl_tuple *its);
+/* As identity_syn(), and the client's ISN. */
+int identity_whole_syn(int fd, uint32_t *ret, uint32_t *ret_isn);
+
 /* ---- between hosts */
 /* The kernel shall keep the SYN of each connection that the listener `fd` gets. Any thread;
  * errno is kept. */

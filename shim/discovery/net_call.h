@@ -33,6 +33,7 @@ void net_port_after_fork(void);
 /* ---- net_proof.c ---- */
 /* False: nothing random is to be had, and with a nonce that is known nobody proves anything. */
 bool net_fill(struct net_msg *m, enum net_type type);
+void net_boot_id(uint8_t id[16]);		/* of the host */
 bool net_well_formed(const struct net_msg *m);
 /* Of its first NET_HEAD bytes, which are the same in all versions. */
 bool net_other_version(const struct net_msg *m);

@@ -28,7 +28,7 @@ struct proof {
 	uint32_t pid[2], mode, version;
 };
 
-static void boot_id(uint8_t id[16])
+void net_boot_id(uint8_t id[16])
 {
 	static uint8_t known[16];
 	static bool have;
@@ -64,7 +64,7 @@ bool net_fill(struct net_msg *m, enum net_type type)
 	*m = (struct net_msg){ .order = NET_ORDER, .version = NET_VERSION, .type = (uint16_t)type,
 			       .pid = (uint32_t)sys(SYS_getpid) };
 	memcpy(m->magic, "rdmashim", 8);
-	boot_id(m->boot);
+	net_boot_id(m->boot);
 	if (sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE)
 		return true;
 	log_line(2, "the kernel gives no random bytes: nothing is proven to other hosts");

@@ -32,6 +32,7 @@
 #include "base/loop.h"
 #include "base/proof.h"
 #include "base/sys.h"
+#include "discovery/across.h"
 #include "discovery/identity.h"
 #include "discovery/discovery_sock.h"
 #include "discovery/discovery_net.h"
@@ -137,21 +138,30 @@ static void not_answered(struct stream *s)
 	rv_failed(s, why, why != REASON_OTHER_USER);
 }
 
-void rv_start(struct stream *s)
+/* Why it stays on TCP, where `across` is why it is not looked for in other namespaces. */
+static enum reason elsewhere(struct stream *s, enum reason across)
 {
-	uint64_t now = now_us();
-	struct identity end = { .marked = false };
-	enum path_kind path;
-	uint32_t may;
-	bool here, far;
+	bool leaves;
+
+	if (across != REASON_REMOTE || s->search.across_done)
+		return across;
+	lock_take(&s->rcv.lock);		/* the fd stays this socket */
+	leaves = atomic_load(&s->fd) >= 0 &&
+		 identity_leaves_host(atomic_load(&s->fd), (void *)&s->addr.local,
+				      (void *)&s->addr.peer) == -EXDEV;
+	lock_give(&s->rcv.lock);
+	return leaves ? REASON_OTHER_NAMESPACE : REASON_REMOTE;
+}
+
+/* Its addresses are known. False: it is not connected yet, or is none of those that we look for. */
+static bool has_names(struct stream *s, uint64_t now)
+{
 	int r;
 
-	if (stream_tcp_only(s) || atomic_load(&s->dead) || atomic_load(&s->fallback.going))
-		return;
 	r = rv_read_names(s);
 	if (r == -ENOTCONN && now < s->search.end_us) {	/* connect() still under way */
 		s->search.due_us = now + 2000;
-		return;
+		return false;
 	}
 	if (r == -EXDEV)
 		log_line(2, "fd %d: it is of another network namespace than the library's thread",
@@ -162,19 +172,42 @@ void rv_start(struct stream *s)
 			  : r == -EOPNOTSUPP ? REASON_SOCKOPT
 					     : REASON_NO_RENDEZVOUS,
 			  r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
-		return;
+		return false;
 	}
 	/* one socket connected to itself */
 	if (sockaddr_same((void *)&s->addr.local, (void *)&s->addr.peer)) {
 		rv_failed(s, REASON_NO_RENDEZVOUS, true);
-		return;
+		return false;
 	}
+	return true;
+}
+
+void rv_start(struct stream *s)
+{
+	uint64_t now = now_us();
+	struct identity end = { .marked = false };
+	enum path_kind path;
+	enum reason across;
+	uint32_t may;
+	bool here, far;
+	int r;
+
+	if (stream_tcp_only(s) || atomic_load(&s->dead) || atomic_load(&s->fallback.going))
+		return;
+	if (!has_names(s, now))
+		return;
 	may = rv_paths_allowed(s);
 	if (!may) {
 		rv_failed(s, atomic_load(&s->earn.stopped), false);
 		return;
 	}
 	here = on_this_host(s, &end);
+	s->search.across = 0;
+	across = here ? REASON_REMOTE : across_why_not(s, may);
+	if (!across) {
+		across_start(s);
+		return;
+	}
 	if (here && proxied(s)) {
 		rv_failed(s, REASON_PROXIED, true);
 		return;
@@ -190,9 +223,10 @@ void rv_start(struct stream *s)
 	if (far || s->search.unmarked)		/* it takes long, or is for nothing */
 		hold_over(s);
 	if (far) {
-		r = path == PATH_TCP ? REASON_REMOTE : net_possible(s);
+		r = path == PATH_TCP ? (int)elsewhere(s, across) : net_possible(s);
 		if (r) {
-			rv_failed(s, (enum reason)r, r == REASON_REMOTE);
+			rv_failed(s, (enum reason)r,
+				  r == REASON_REMOTE || r == REASON_OTHER_NAMESPACE);
 			return;
 		}
 		now = now_us();		/* loading libraries may have taken long */
@@ -227,7 +261,7 @@ static struct link *hello_under_way(const struct stream *s)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].path->far &&
-		    same_place(&links[i], s))
+		    links[i].across == s->search.across && same_place(&links[i], s))
 			return &links[i];
 	return NULL;
 }
@@ -239,7 +273,8 @@ static bool linked_to(const struct ucred *c)
 {
 	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) == LINK_UP && !links[i].path->far &&
-		    links[i].peer_pid == c->pid && links[i].peer_uid == c->uid &&
+		    !links[i].across && links[i].peer_pid == c->pid &&
+		    links[i].peer_uid == c->uid &&
 		    links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
 			return true;
 	return false;
@@ -441,6 +476,35 @@ static void be_asked_too(struct stream *s)
 		rv_client_names += !rv_name_open(s);
 }
 
+/* Who answers nothing over links, and has no name (yet): again. */
+static void try_across(struct stream *s, uint64_t now)
+{
+	struct link *hello;
+	int r;
+
+	s->search.hello = 0;
+	r = ask_next(s, NULL);
+	if (r > 0)
+		return;
+	hello = r ? NULL : hello_under_way(s);
+	if (hello) {
+		wait_for(s, hello);
+		return;
+	}
+	if (!r)
+		r = across_connect(s);
+	if (r > 0)
+		return;
+	if (r < 0 && r != -EAGAIN) {
+		across_failed(s, rv_reason_of(r));
+	} else if (now >= s->search.end_us) {
+		across_failed(s, s->want ? s->want : REASON_NO_PEER_SHIM);
+	} else {
+		rv_from_the_first_link(s);
+		s->search.due_us = now + rv_backoff(s->search.tries++);
+	}
+}
+
 static void try_client(struct stream *s, uint64_t now)
 {
 	struct identity end;
@@ -511,6 +575,11 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		rv_start(s);
 		return s->search.state == RV_FAILED ? UINT64_MAX : s->search.due_us;
 	}
+	if (s->search.across && (s->search.state == RV_LISTEN || s->search.state == RV_TRY)) {
+		r = across_ready(s, now);
+		if (r <= 0)
+			return !r || s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
+	}
 	if (s->search.state == RV_LISTEN) {
 		/* as long as it takes, but not all the time */
 		if (now >= s->search.end_us && s->search.lost) {
@@ -519,8 +588,11 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->search.end_us;
 		}
 		if (given_up(s, now)) {
-			not_answered(s);
-			return UINT64_MAX;
+			if (s->search.across)
+				across_failed(s, REASON_NO_PEER_SHIM);
+			else
+				not_answered(s);
+			return s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
 		}
 		if (stream_sought(s)->far) {
 			r = net_listen(s);
@@ -532,6 +604,10 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		}
 		if (s->search.fd < 0 && now >= s->search.due_us) {
 			r = rv_names_open < NAMES_MAX ? rv_name_open(s) : -EAGAIN;
+			if (s->search.across && r == -EADDRINUSE) {
+				across_failed(s, REASON_AMBIGUOUS);
+				return UINT64_MAX;
+			}
 			if (r == -EAGAIN || r == -EADDRINUSE) {
 				s->search.due_us = rv_names_open < NAMES_MAX
 							   ? now + rv_backoff(s->search.tries++)
@@ -552,7 +628,8 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	}
 	if (s->search.state == RV_TRY) {
 		if (now >= s->search.due_us)
-			(stream_sought(s)->far ? try_net : try_client)(s, now);
+			(stream_sought(s)->far ? try_net : s->search.across ? try_across :
+							   try_client)(s, now);
 		return s->search.state == RV_TRY || s->search.state == RV_NONE ||
 				       s->search.state == RV_LISTEN
 			       ? s->search.due_us

@@ -17,6 +17,7 @@
 #include "base/procs.h"
 #include "base/proof.h"
 #include "base/sys.h"
+#include "discovery/across.h"
 #include "discovery/discovery_net.h"
 #include "discovery/discovery_sock.h"
 #include "link/other_version.h"
@@ -28,6 +29,29 @@ unsigned rv_client_names;
 
 /* ---- names ---- */
 
+static int bind_name(struct stream *s, int fd)
+{
+	uint32_t isn[2];
+
+	if (!s->search.across)
+		return discovery_sock_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
+	across_isns(s, isn);
+	return across_name_open(fd, isn);
+}
+
+/* Its socket is closed. */
+static void name_gone(struct stream *s)
+{
+	uint32_t isn[2];
+
+	if (!s->search.across) {
+		discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
+		return;
+	}
+	across_isns(s, isn);
+	across_name_close(isn);
+}
+
 void rv_name_close(struct stream *s)
 {
 	if (s->search.fd < 0)
@@ -37,7 +61,7 @@ void rv_name_close(struct stream *s)
 	s->search.fd = -1;
 	if (stream_sought(s)->far)
 		return;
-	discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
+	name_gone(s);
 	rv_names_open--;
 	rv_client_names -= s->role == ROLE_CLIENT;
 }
@@ -56,7 +80,7 @@ int rv_name_open(struct stream *s)
 	rights_allow(fd, false);	/* whoever connects may be anybody */
 	r = proof_possible();
 	if (r >= 0)
-		r = discovery_sock_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
+		r = bind_name(s, fd);
 	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
@@ -64,7 +88,7 @@ int rv_name_open(struct stream *s)
 		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
 	if (r < 0) {
 		if (named)
-			discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
+			name_gone(s);
 		fd_internal_close(fd);
 		return (int)r;
 	}
@@ -260,7 +284,9 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 		s->search.due_us = now + rv_backoff(s->search.tries++);
 	} else {
 		rv_failed(s,
-			  why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY
+			  why == REASON_IDENTITY || why == REASON_SHARED ||
+					  why == REASON_NO_MEMORY || why == REASON_NOT_ONE ||
+					  why == REASON_AMBIGUOUS
 				  ? why
 				  : REASON_PEER_REFUSED,
 			  false);

@@ -246,6 +246,9 @@ struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 	l->hung_up = false;
 	l->caller = 0;
 	l->life = 0;
+	l->across = l->greeted = false;
+	l->diag = l->pidfd = -1;
+	l->process = 0;
 	l->in_len = l->out_sent = 0;
 	/* Whom the kernel keeps from looking into us need not know our addresses either. */
 	l->looked_ns = 0;
@@ -459,6 +462,17 @@ bool link_ended(struct link *l)
 	return ended;
 }
 
+/* One whose number is not known here, but its pidfd, is taken to end until it has. */
+bool link_peer_ending(const struct link *l)
+{
+	struct pollfd p = { .fd = l->pidfd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+
+	if (l->peer_pid > 0 || l->pidfd < 0)
+		return process_ending(l->peer_pid, l->peer_start);
+	return !sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+}
+
 void link_streams(struct link *l, int more)
 {
 	l->nstreams += (uint32_t)more;
@@ -501,6 +515,15 @@ void link_kill(struct link *l, int reason)
 	}
 }
 
+static void leave_namespace(struct link *l)
+{
+	if (l->diag >= 0)
+		fd_internal_close(l->diag);
+	if (l->pidfd >= 0)
+		fd_internal_close(l->pidfd);
+	l->diag = l->pidfd = -1;
+}
+
 bool link_reap(void)
 {
 	uint32_t n = atomic_load(&links_top);
@@ -538,6 +561,7 @@ bool link_reap(void)
 		l->wire = NULL;
 		segment_unmap(&l->segment);
 		peer_memory_unpin(l);
+		leave_namespace(l);
 		atomic_store(&l->state, LINK_FREE);
 	}
 	return again;
@@ -557,6 +581,7 @@ void links_after_fork(void)
 		if (l->ctl >= 0)
 			fd_internal_close(l->ctl);
 		peer_memory_unpin(l);
+		leave_namespace(l);
 		for (int b = 0; b < BELL_MAX; b++)
 			if (atomic_load(&l->peer_bell[b]) >= 0)
 				fd_internal_close(atomic_load(&l->peer_bell[b]));

@@ -28,6 +28,15 @@
  *
  * A proof is a descriptor of O_PATH of the TCP socket (identity.h).
  *
+ * Between network namespaces (docs/namespaces.md) the acceptor speaks first:
+ *
+ *   PROOF    acceptor -> connector   tuple: laddr, paddr = mac. Before it nothing is taken
+ *   PROOF    connector -> acceptor   the same, just before HELLO
+ *   DIAG     both, after WELCOME     fd = a sock_diag socket
+ *   BIND                             off = both ISNs, the client's above; index, epoch = bytes
+ *                                    acknowledged, received
+ *   BOUND                            off = 1 and, below, the SYN's timestamp; the same counts
+ *
  * Between hosts the control socket is TCP, the segment is each host's own and a queue pair joins
  * the two (link_net.c, rdma/verbs/rc.h). Then nothing comes with a record, and:
  *
@@ -76,7 +85,7 @@ struct cm;
 
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND,
 		CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
-		CTL_TYPES };
+		CTL_PROOF, CTL_DIAG, CTL_TYPES };
 
 #define CTL_VERSION 6	/* raise it with SEGMENT_VERSION, too: HELLO tells this one */
 /* of ctl_recv() and link_recv(): HELLO of another version */
@@ -168,6 +177,12 @@ struct link {
 	uint16_t other;			/* REASON_VERSION: the peer's */
 	uint32_t caller;		/* on one host: which stream made it, index + 1; 0: none
 					 * of ours */
+	/* between network namespaces of one host, discovery/across.c */
+	bool across;
+	bool greeted;			/* the other end has proven that it has the key */
+	int diag, pidfd;		/* asks its kernel of sockets, names its process; or -1 */
+	uint64_t process;		/* inode of that */
+	uint32_t isn[2];		/* of the connection that it was made for */
 	uint16_t life;			/* of slots, counted by us when we ask */
 	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
 	struct ctl_msg in;
@@ -256,6 +271,7 @@ bool links_rest(uint64_t now, uint64_t idle);	/* ... for so long. True: come aga
 /* The other end of the control socket is gone: known already, or to be seen right now. Takes
  * out_lock. */
 bool link_ended(struct link *l);
+bool link_peer_ending(const struct link *l);	/* its process is on its way through exit */
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 bool link_reap(void);				/* unmaps dead links that nobody looks into;
 						 * true: one is left, try again soon */

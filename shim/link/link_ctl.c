@@ -44,7 +44,7 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
 static bool carries_fd(const struct ctl_msg *m)
 {
 	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND ||
-	       m->type == CTL_BOUND;
+	       m->type == CTL_BOUND || m->type == CTL_DIAG;
 }
 
 static int judge(const struct ctl_msg *m, long len)
@@ -119,7 +119,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 	long r;
 
 	if (!l->path->far)
-		return ctl_recv(l->ctl, link_trusts(l), m, fd);
+		return ctl_recv(l->ctl, link_trusts(l) && (!l->across || l->greeted), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len,
 		MSG_DONTWAIT, NULL, NULL);

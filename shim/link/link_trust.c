@@ -26,7 +26,8 @@ bool link_trusts(struct link *l)
 {
 	if (atomic_load(&l->distrusted))
 		return false;
-	if (l->path->far || rights_taken_from(l->peer_uid))
+	if (l->path->far || (rights_taken_from(l->peer_uid) &&
+			     (!l->across || *policy_cross_ns_dir(atomic_load(&shim_policy)))))
 		return true;
 	log_line(2, "link %u (pid %d): user %u may not pass descriptors to us any more", l->index,
 		 l->peer_pid, l->peer_uid);

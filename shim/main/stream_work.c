@@ -11,7 +11,7 @@
 #include "base/procs.h"
 #include "base/seen.h"
 #include "conn/stream_int.h"
-#include "discovery/identity.h"
+#include "discovery/across.h"
 #include "discovery/discovery_net.h"
 
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
@@ -77,9 +77,9 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 					 * for it */
 	late = now > s->lost.us + LAST_WORDS_US &&
 	       (now > s->lost.us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD ||
-		!process_ending(l->peer_pid, l->peer_start));
+		!link_peer_ending(l));
 	/* Its FIN is on its way, behind bytes that nobody reads. */
-	if (late && identity_peer_closing(atomic_load(&s->fd))) {
+	if (late && across_peer_closing(s)) {
 		late = false;
 		again = now + LAST_WORDS_US / 10;
 	}

@@ -28,10 +28,10 @@ enum learn_state { LEARN_NOT, LEARN_SENT, LEARN_AGAIN, LEARN_KNOWN, LEARN_FAILED
 struct learn {
 	_Atomic uint8_t state;		/* enum learn_state */
 	uint8_t tries;
-	_Atomic uint8_t taken;		/* 1: the header is somebody's; 2: it is in here */
-	bool own_known;			/* of an earlier try */
+	_Atomic uint8_t taken;		/* 1: the header is somebody's; 2: it is here */
+	bool own_known, peer_seen;	/* by an earlier try; the peer's may be wrong */
 	bool spoiled;			/* the packet may not be the first since then */
-	uint32_t seq, ack;		/* of the packet: its first byte, and what it acknowledges */
+	uint32_t seq, ack;		/* of the packet: its first byte, what it acknowledges */
 	uint32_t before;		/* bytes that were acknowledged when it was sent, and ... */
 	uint32_t sent;			/* ... that it has */
 	uint32_t received;		/* bytes received by then */

@@ -120,7 +120,8 @@ static void mark_listener(int fd)
 
 static void keep_syn(int fd)
 {
-	if (!shim_tunables()->discovery_port)
+	if (!shim_tunables()->discovery_port &&
+	    !*policy_cross_ns_dir(atomic_load(&shim_policy)))
 		return;
 	add(keeps_syn, fd);
 	identity_save_syn(fd);

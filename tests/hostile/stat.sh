@@ -21,10 +21,10 @@ forge() {
 	import struct, sys
 	path, reason, pid = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
 	start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-	head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 9, 2056, 152, 16384,
+	head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 10, 2568, 152, 16384,
 		pid, 1001, start, 0, b"liar", b"0.2", path, 0, 1)
 	row = struct.pack("<IIHHHBB", 2, 7, 2, 1, 2, 0, reason)
-	out = head.ljust(2056, b"\0") + row.ljust(88 + 24, b"\0") + struct.pack("<I", 1)
+	out = head.ljust(2568, b"\0") + row.ljust(88 + 24, b"\0") + struct.pack("<I", 1)
 	sys.stdout.buffer.write(out)
 	END
 	truncate -s 16M "$D/$pid"

@@ -1,4 +1,4 @@
-"""Counter files of version 8 as a liar makes them: of processes of another pid namespace, which
+"""Counter files of version 10 as a liar makes them: of processes of another pid namespace, which
 nobody can find to be dead.
 
 usage: stat_forge.py DIR FIRST_PID COUNT ROWS LIVE [rich] [names]
@@ -9,17 +9,17 @@ import sys
 
 ROW = struct.Struct("<IIHHHBB16s16sBBBBIII6QIIIIIIQQ")
 LINK = struct.Struct("<IIBBBBHHIIIII16s16s16s16s64s")
-SITE = struct.Struct("<IBB2x5Q64Q208s")
+SITE = struct.Struct("<IBB2x5Q96Q208s")
 EVIL = b"a\x1b[31mb\nNL-c\x9bd\xc2\x9be\xff\x7ff\xe2\x80\xaeg" if "names" in sys.argv else b""
 CALLS = 128 * 48 + 64 * 128 * 2 * 8
-HEADER, HISTORY, MOVES, LINKS, SITES = 2056, 392, 256, 1024, 64
+HEADER, HISTORY, MOVES, LINKS, SITES = 2568, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
-    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 9, HEADER, ROW.size, rows, pid,
+    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 10, HEADER, ROW.size, rows, pid,
                        1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1,
                        live)
-    return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")
+    return (head + struct.pack("<64Q96Q", *[1 << 40] * 160)).ljust(HEADER, b"\0")
 
 
 def row(i, pid):
@@ -44,7 +44,7 @@ def link(i):
 
 
 def site(i):
-    why = [1 << 30] * 64
+    why = [1 << 30] * 96
     return SITE.pack(2, i & 1, 0, i, i + 1, 1 << 20, 1 << 40, 1, *why,
                      EVIL + b"function+%d " % i * 12)
 
@@ -65,7 +65,7 @@ def make(path, pid, rows, live, rich, body):
 
 def main():
     where, first, count, rows, live = sys.argv[1], *map(int, sys.argv[2:6])
-    assert ROW.size == 152 and LINK.size == 164 and SITE.size == 768
+    assert ROW.size == 152 and LINK.size == 164 and SITE.size == 1024
     body = b"".join(row(i, first) for i in range(live))
     for pid in range(first, first + count):
         make(f"{where}/{pid}", pid, rows, live, "rich" in sys.argv, body)

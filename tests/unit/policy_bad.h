@@ -15,6 +15,8 @@ static const struct {
 	{ "discovery_dir", 1, 14, "discovery_dir /run/rdmashim" },
 	{ "discovery_dir tmp", 1, 15, "not an absolute path" },
 	{ "discovery_dir /a\ndiscovery_dir /b", 2, 1, "discovery_dir was set in line 1 already" },
+	{ "cross_ns_dir tmp", 1, 14, "not an absolute path" },
+	{ "cross_ns_dir /a\ncross_ns_dir /b", 2, 1, "cross_ns_dir was set in line 1 already" },
 	{ "program x\ndiscovery_dir /a", 2, 1, "all programs" },
 	{ "discovery_dri /a", 1, 1, "did you mean 'discovery_dir'" },
 	{ "peer_users", 1, 11, "peer_users postgres" },

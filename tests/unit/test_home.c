@@ -27,7 +27,7 @@ static uint64_t test_us(void) { return clock_us += 1; }
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
 NEVER(device_held) NEVER(direct_offered) NEVER(earn_early) NEVER(fd_internal_dup)
 NEVER(fork_child_touch) NEVER(fork_child_touch_until) NEVER(hold_again)
-NEVER(loop_thread_left) NEVER(loop_watch_fd) NEVER(process_ending) NEVER(shim_stat_first)
+NEVER(loop_thread_left) NEVER(loop_watch_fd) NEVER(link_peer_ending) NEVER(shim_stat_first)
 NEVER(stream_count_tcp_only) NEVER(stream_earned)
 NEVER(stream_free) NEVER(stream_kernel_offset) NEVER(stream_mark) NEVER(stream_overtaken)
 NEVER(stream_pauses)

@@ -573,11 +573,13 @@ END_TEST
 
 START_TEST(test_other_hosts)
 {
-	struct policy *p = must_parse("discovery_dir /meet\nkey_file /etc/x.key\nrdma_networks "
+	struct policy *p = must_parse("cross_ns_dir /all\ndiscovery_dir /meet\n"
+				      "key_file /etc/x.key\nrdma_networks "
 				      "10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
 
 	ck_assert_str_eq(policy_key_file(p), "/etc/x.key");
 	ck_assert_str_eq(policy_discovery_dir(p), "/meet");
+	ck_assert_str_eq(policy_cross_ns_dir(p), "/all");
 	ck_assert(trusts(p, "10.1.255.3"));
 	ck_assert(trusts(p, "192.0.2.7"));
 	ck_assert(trusts(p, "::ffff:10.1.0.1"));
@@ -588,6 +590,7 @@ START_TEST(test_other_hosts)
 	policy_free(p);
 	ck_assert_str_eq(policy_key_file(policy_builtin()), "");
 	ck_assert_str_eq(policy_discovery_dir(policy_builtin()), "");
+	ck_assert_str_eq(policy_cross_ns_dir(policy_builtin()), "");
 	ck_assert(!trusts(policy_builtin(), "127.0.0.1"));
 	ck_assert(!trusts(policy_all_tcp(REASON_MODE_OFF), "10.0.0.1"));
 }

@@ -125,7 +125,7 @@ class Policy(unittest.TestCase):
         self.assertEqual(set(j) - {"mode"},
                          {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)[
                              "keys"]} | {"key_file", "rdma_networks", "rdma_via", "discovery_dir",
-                                         "peer_users"})
+                                         "cross_ns_dir", "peer_users"})
         self.write("spin 1x\n")
         self.assertIn(":1:7:", self.run_it("show", "-f", self.path, rc=1).stderr)
 

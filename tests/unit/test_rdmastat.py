@@ -16,9 +16,9 @@ import tempfile
 import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
-HEADER, ROW, ROWS = 2056, 152, 16384
+HEADER, ROW, ROWS = 2568, 152, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
-SITES, SITE, SITE_NAME = 64, 768, 208
+SITES, SITE, SITE_NAME = 64, 1024, 208
 CALLS_AT = HEADER + ROWS * ROW
 SITES_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
 HISTORY_AT = SITES_AT + SITES * SITE
@@ -36,7 +36,7 @@ def start_time(pid):
 
 
 def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0),
-           magic=0x5453444D48535331, version=9,
+           magic=0x5453444D48535331, version=10,
            start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=(), rings=(0, 0, 0),
            go=b""):
     h = struct.pack("<QIIIIIIQQ64s40s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(),
@@ -44,13 +44,13 @@ def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0,
                     pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, build, b"/etc/p.conf",
                     mode, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
-    r = [0] * 64
+    r = [0] * 96
     for k, v in reasons:
         r[k] = v
-    e = [0] * 64
+    e = [0] * 96
     for k, v in link_errors:
         e[k] = v
-    h += struct.pack("<64Q3Q3Q64Q3Q96s", *r, *tx, *rx, *e, *rings, go)
+    h += struct.pack("<96Q3Q3Q96Q3Q96s", *r, *tx, *rx, *e, *rings, go)
     assert len(h) == HEADER
     return h
 
@@ -133,10 +133,10 @@ class Rdmastat(unittest.TestCase):
 
     def test_staging(self):
         def site(where, copies, size, taken, why=(), rx=0, lane=1, state=2):
-            w = [0] * 64
+            w = [0] * 96
             for k, v in why:
                 w[k] = v
-            b = struct.pack("<IBB2xQQQQQ64Q", state, rx, lane, 0x1000, 0x2000, copies, size, taken,
+            b = struct.pack("<IBB2xQQQQQ96Q", state, rx, lane, 0x1000, 0x2000, copies, size, taken,
                             *w) + where.ljust(SITE_NAME, b"\0")
             self.assertEqual(len(b), SITE)
             return b

@@ -81,7 +81,8 @@ _rdmastat() {
 			<(compgen -W "check explain show keys set unset import" -- "$cur") ;;
 		set | unset) mapfile -t COMPREPLY < \
 			<(compgen \
-			-W "mode key_file rdma_networks rdma_via discovery_dir peer_users
+			-W "mode key_file rdma_networks rdma_via discovery_dir cross_ns_dir
+				peer_users
 				$(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
 		mode) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$cur") ;;
 		check | import) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;

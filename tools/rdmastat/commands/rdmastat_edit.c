@@ -308,6 +308,8 @@ static const char *where_set(const struct policy *p, const char *first, const ch
 		at = p->key_at;
 	else if (!strcmp(key, "discovery_dir"))
 		at = p->dir_at;
+	else if (!strcmp(key, "cross_ns_dir"))
+		at = p->across_at;
 	else if (!strcmp(key, NETWORKS))
 		at = p->nets_at, many = p->nets_apart;
 	else if (!strcmp(key, VIA))
@@ -407,8 +409,8 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 static bool known_key(const char *key)
 {
 	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "discovery_dir",
-					      USERS };
-	enum { KEYS = CONF_KEYS + 6 };
+					      "cross_ns_dir", USERS };
+	enum { KEYS = CONF_KEYS + 7 };
 	const char *names[KEYS], *guess;
 	int i;
 

@@ -62,7 +62,7 @@ struct setting {
 
 /* Settings that are no tunables, behind mode and the tunables. */
 enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA,
-       SHOW_DIR, SHOW_USERS, SHOW_ALL };
+       SHOW_DIR, SHOW_ACROSS, SHOW_USERS, SHOW_ALL };
 
 static void fill_setting(struct setting *s, const char *name, const char *value,
 			 const struct policy *p, uint32_t at)
@@ -126,6 +126,7 @@ static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 	fill_setting(&set[SHOW_VIA], "rdma_via",
 		     networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
 	fill_setting(&set[SHOW_DIR], "discovery_dir", use->dir, p, use->dir_at);
+	fill_setting(&set[SHOW_ACROSS], "cross_ns_dir", use->across_dir, p, use->across_at);
 	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p,
 		     use->users_at);
 }

@@ -99,6 +99,37 @@ static void check_directory(struct doctor *d, const char *dir)
 			dir);
 }
 
+/* What the meeting between network namespaces takes. */
+static void check_across(struct doctor *d, const char *dir)
+{
+	char mend[MEND], word[WORD], on[4] = "1";
+	struct stat st;
+	FILE *f;
+
+	snprintf(mend, sizeof(mend), "mkdir -m 1733 %s, and the same volume in each container",
+		 shell_word(dir, word, sizeof(word)));
+	f = fopen("/proc/sys/net/core/tstamp_allow_data", "re");
+	if (f && !fgets(on, sizeof(on), f))
+		on[0] = '1';
+	if (f)
+		fclose(f);
+	if (stat(dir, &st))
+		verdict(d, V_FAIL, "namespaces", mend, "cross_ns_dir %s: %s", dir, strerror(errno));
+	else if (!S_ISDIR(st.st_mode) || (st.st_mode & 022 && !(st.st_mode & S_ISVTX)))
+		verdict(d, V_FAIL, "namespaces", mend,
+			"cross_ns_dir %s has mode %04o: others could take names away there, so it "
+			"is not used", dir, st.st_mode & 07777);
+	else if (!policy_key_file(d->policy)[0])
+		verdict(d, V_FAIL, "namespaces", "name a key_file that all of them have",
+			"cross_ns_dir does nothing without a key_file");
+	else if (on[0] == '0')
+		verdict(d, V_FAIL, "namespaces", "sysctl net.core.tstamp_allow_data=1",
+			"the kernel gives no headers to learn ISNs from (tstamp_allow_data 0)");
+	else
+		verdict(d, V_OK, "namespaces", "",
+			"programs in other network namespaces of this host are met in %s", dir);
+}
+
 static int ask_diag(int fd)
 {
 	struct {
@@ -262,6 +293,8 @@ void check_services(struct doctor *d)
 		check_directory(d, policy_discovery_dir(d->policy));
 	else
 		check_unix(d);
+	if (policy_cross_ns_dir(d->policy)[0])
+		check_across(d, policy_cross_ns_dir(d->policy));
 	check_diag(d);
 	check_vm_read(d);
 	check_seccomp(d);

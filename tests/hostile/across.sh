@@ -1,0 +1,171 @@
+#!/bin/bash
+# Who is never joined across network namespaces: ends of two connections, with a relay or a proxy
+# that keeps both addresses between them; ends with different keys; twins, whose addresses and ports
+# are the same; and ends of one whose name somebody else has taken, or passes on. The same ends with
+# nobody between them are joined.
+#	across.sh [SCENE...]
+# TIMEOUT: 300
+. "$(dirname "$0")/../apps/lib.sh"
+. "$(dirname "$0")/netns.bash"
+. "$(dirname "$0")/across.bash"
+[[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested are the answers"
+needs_networks
+networks
+cp "$(dirname "$0")/across.py" "$TMP"
+
+# ends NAME WORD: the server earns at once, so that its name is there before the client's knock
+ends() {
+	begin_mode "$1"
+	across 'earn_share off' 'earn_bytes 100' 'discovery 4s'
+	cp "$CONF" "$TMP/server.conf"
+	sed -i 's/^earn_bytes.*/earn_bytes 30K\nearn_rounds 1000000/' "$CONF"
+	CONF=$TMP/server.conf start shim "$TMP/server.log" nsenter -t "${3:-$N_B}" -n \
+		python3 "$TMP/across.py" server 0.0.0.0 23001 "$2"
+	port=23001
+	SERVER=$PID
+	within 15 listens "${3:-$N_B}" || fail "no server"
+}
+# ask NAMESPACE ADDRESS PORT WORD [GO]: in the background
+ask() {
+	local from=$1
+	shift
+	start shim "$TMP/client.log" nsenter -t "$from" -n python3 "$TMP/across.py" client "$@"
+}
+# told fast|tcp|either
+told() {
+	finish "$PID" 40 || fail "client: $(cat "$TMP/client.log")"
+	[[ $(tail -n 1 "$TMP/client.log") == right ]] || fail "$(cat "$TMP/client.log")"
+	kill -KILL "$SERVER"
+	wait "$SERVER" 2>/dev/null
+	collect
+	say "$FAST bytes on a fast path, on TCP because: $REASONS"
+	case $1 in
+	fast) ((FAST > 10000)) || fail "not joined" ;;
+	tcp) ((FAST == 0)) || fail "joined" ;;
+	esac
+}
+
+scene_nobody() {
+	ends nobody word
+	ask "$N_A" 10.96.0.1 23081 word
+	told fast
+}
+scene_relay() {
+	ends relay word
+	start none "$TMP/relay.log" nsenter -t "$N_R" -n python3 "$TMP/across.py" relay 24000 \
+		10.77.0.3 23001
+	port=24000
+	within 15 listens "$N_R" || fail "no relay"
+	ask "$N_A" 10.77.0.1 24000 word
+	told tcp
+}
+# Both addresses and both ports are kept; T stands between D and E.
+scene_tproxy() {
+	place N_T
+	place N_D
+	place N_E
+	in_net "$N_T" sh -c "ip link set lo up
+		ip link add td type veth peer name eth0 netns $N_D
+		ip link add te type veth peer name eth0 netns $N_E
+		ip addr add 10.78.0.1/24 dev td; ip link set td up
+		ip addr add 10.79.0.1/24 dev te; ip link set te up
+		sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 \
+			net.ipv4.conf.td.rp_filter=0 net.ipv4.conf.te.rp_filter=0
+		ip rule add fwmark 1 lookup 100; ip route add local 0.0.0.0/0 dev lo table 100"
+	in_net "$N_D" sh -c "ip addr add 10.78.0.2/24 dev eth0; ip link set eth0 up
+		ip link set lo up; ip route add default via 10.78.0.1"
+	in_net "$N_E" sh -c "ip addr add 10.79.0.2/24 dev eth0; ip link set eth0 up
+		ip link set lo up; ip route add default via 10.79.0.1"
+	in_net "$N_T" nft -f - <<-'N' || { say "no TPROXY here: not tested"; return; }
+	table ip m {
+	 chain p {
+	  type filter hook prerouting priority -150;
+	  iifname "te" meta l4proto tcp socket transparent 1 meta mark set 1 accept
+	  iifname "td" tcp dport 23001 meta mark set 1 tproxy to 127.0.0.1:23400 accept
+	 }
+	}
+	N
+	ends tproxy word "$N_E"
+	start none "$TMP/relay.log" nsenter -t "$N_T" -n python3 "$TMP/across.py" tproxy 23400
+	port=23400
+	within 15 listens "$N_T" || fail "no proxy"
+	ask "$N_D" 10.79.0.2 23001 word
+	told tcp
+}
+scene_keys() {
+	ends keys word
+	(umask 077 && head -c 32 /dev/urandom | base64 >"$TMP/key2")
+	sed -i "s,key_file .*,key_file $TMP/key2," "$CONF"
+	ask "$N_A" 10.77.0.3 23001 word
+	told tcp
+}
+# He is there before the client knocks.
+squatted() {
+	rm -f "$TMP"/{READY,GO,DONE}."$1"
+	ends "squat-$1" word
+	start none "$TMP/squat.log" python3 "$TMP/across.py" squat "$DIR" "$1"
+	within 10 test -e "$TMP/READY.$1" || fail "no squatter"
+	ask "$N_A" 10.77.0.3 23001 word "$TMP/GO.$1"
+	told either	# he may lose the name again
+	within 30 test -s "$TMP/DONE.$1" || fail "he has found no name"
+	rm -f "$TMP/real" "$DIR"/*
+}
+scene_take() {
+	squatted take
+	grep -qx 'heard 0' "$TMP/squat.log" || fail "something was said to him"
+	grep -q 'did not prove that he has the key' "$TMP"/shim.squat-take || fail "not noticed"
+}
+scene_pass() {
+	squatted pass
+	grep -q 'did not prove that he has the key' "$TMP"/shim.squat-pass || fail "not noticed"
+}
+scene_silent() { squatted silent; }
+# After three that have not the key nobody is let in.
+scene_knock() {
+	squatted knock
+	[[ $(grep -cx 'heard 64 0' "$TMP/squat.log") == 3 ]] || fail "$(cat "$TMP/squat.log")"
+	((FAST == 0)) || fail "let in after three wrong ones"
+}
+# Two pairs with the same addresses and ports, at the same time, again and again: what one says is
+# answered by its own other end.
+scene_twins() {
+	local i p k ports=()
+	for i in 1 2; do
+		place "N_X$i"
+		place "N_Y$i"
+		x=N_X$i y=N_Y$i
+		in_net "${!x}" sh -c "ip link add eth0 type veth peer name eth0 netns ${!y} &&
+			ip addr add 10.80.0.1/24 dev eth0 && ip link set eth0 up" ||
+			fail "no network"
+		in_net "${!y}" sh -c "ip addr add 10.80.0.2/24 dev eth0 && ip link set eth0 up"
+	done
+	begin_mode twins
+	across 'earn_share off' 'earn_bytes 100'
+	port=23001
+	for i in 1 2; do
+		y=N_Y$i
+		start shim "$TMP/server$i.log" nsenter -t "${!y}" -n python3 "$TMP/across.py" \
+			server 0.0.0.0 23001 "word$i"
+		within 15 listens "${!y}" || fail "no server"
+	done
+	for k in $(seq "${ROUNDS:-15}"); do
+		for i in 1 2; do
+			x=N_X$i
+			start shim "$TMP/client$i.log" nsenter -t "${!x}" -n \
+				python3 "$TMP/across.py" client 10.80.0.2 23001 "word$i"
+			ports[i]=$PID
+		done
+		for i in 1 2; do
+			finish "${ports[i]}" 30 || fail "round $k: $(cat "$TMP/client$i.log")"
+		done
+	done
+	collect
+	say "$FAST bytes on a fast path, on TCP because: $REASONS"
+	((FAST > 10000)) || fail "not joined"
+}
+
+(($#)) || set -- nobody relay tproxy keys take pass silent knock twins
+for scene; do
+	"scene_$scene"
+done
+exit 0
