@@ -8,17 +8,18 @@
 needs_networks
 networks
 
+apart=()
 # bench NAME SERVER CLIENT ADDRESS PORT [WHERE THE SERVER LISTENS]
 bench() {
 	local server
 	begin_mode "$1"
 	across 'earn_share off'
 	port=23001
-	start shim "$TMP/server.log" nsenter -t "$2" -n "$B/bench/sockbench" -s "$port" \
-		${6:+-b "$6"}
+	start shim "$TMP/server.log" nsenter -t "$2" -n "${apart[@]}" \
+		"$B/bench/sockbench" -s "$port" ${6:+-b "$6"}
 	server=$PID
 	within 15 listens "$2" || fail "nobody listens"
-	run_with shim nsenter -t "$3" -n "$B/bench/sockbench" -c "$4" "$5" -q -v \
+	run_with shim nsenter -t "$3" -n "${apart[@]}" "$B/bench/sockbench" -c "$4" "$5" -q -v \
 		>"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
 	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"
 	grep -qx 'bad_blocks 0 blocks' "$TMP/client.log" || fail "bad blocks"
@@ -26,7 +27,7 @@ bench() {
 	say "$FAST of $TX_ALL+$RX_ALL bytes on a fast path, on TCP because: $REASONS;" \
 		"$(grep -E '^(rtt_64|stream_16384) ' "$TMP/client.log" | tr '\n' ' ')"
 	((FAST * 100 > (TX_ALL + RX_ALL) * 95)) || fail "not upgraded"
-	balanced "$1"
+	((${#apart[@]})) || balanced "$1"	# else both are process 1, and have one file
 	[[ -z $(ls -A "$DIR") ]] || fail "left in the directory: $(ls -A "$DIR")"
 }
 bench bridge "$N_B" "$N_A" 10.77.0.3 23001
@@ -36,6 +37,42 @@ bench hairpin "$N_A" "$N_A" 10.96.0.1 23082
 bench published "$N_B" "$N_R" 10.77.0.1 23084
 bench ipv6 "$N_B" "$N_A" fd77::3 23001 fd77::3
 bench ipv6-dnat "$N_B" "$N_A" fd96::1 23080 fd77::3
+# Neither knows the other's process id.
+apart=(unshare --pid --fork --mount-proc --ipc --uts)
+bench processes "$N_B" "$N_A" 10.96.0.1 23081
+
+# One end is killed while bytes are under way: the other hears of it as of any end, and soon.
+apart=()
+killed() {
+	local server t
+	rm -f "$TMP/go"
+	begin_mode "killed-$1"
+	across 'earn_share off'
+	port=23001
+	start shim "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/across.py" server 0.0.0.0 \
+		"$port"
+	server=$PID
+	within 15 listens "$N_B" || fail "nobody listens"
+	start shim "$TMP/client.log" nsenter -t "$N_A" -n python3 "$TMP/across.py" client \
+		10.96.0.1 23081 word "$TMP/go"
+	within 15 grep -qs 'send cut over' "$TMP/shim.killed-$1" || fail "not joined"
+	t=$SECONDS
+	if [[ $1 == server ]]; then
+		kill -KILL "$server"
+		touch "$TMP/go"		# it goes on
+		finish "$PID" 5 && fail "the client has not heard of it"
+		grep -qE 'the end|Reset|reset|Broken' "$TMP/client.log" ||
+			fail "$(cat "$TMP/client.log")"
+	else
+		kill -KILL "$PID"
+		within 5 grep -qs 'ended: ' "$TMP/shim.killed-$1" || fail "the server's link lives"
+		kill -KILL "$server"
+	fi
+	say "heard within $((SECONDS - t)) s"
+}
+cp "$(dirname "$0")/../hostile/across.py" "$TMP"
+killed server
+killed client
 
 # Later connections of the same two processes ride one link: 50 clients of one program.
 if command -v redis-server redis-benchmark >/dev/null; then
@@ -75,7 +112,7 @@ bench_tcp() {
 	within 15 listens "$N_B" || fail "nobody listens"
 	# without CAP_NET_RAW, which has headers in any case
 	run_with shim nsenter -t "$N_A" -n setpriv --bounding-set -net_raw \
-		"$B/bench/sockbench" -c 10.77.0.3 "$port" -q -v -t 0.1 -f rtt_64 \
+		"$B/bench/sockbench" -c 10.77.0.3 "$port" -q -v -t 1 -f rtt_64 \
 		>"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
 	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"
 	collect
@@ -86,5 +123,5 @@ bench_tcp() {
 WHY=other-namespace bench_tcp default
 WHY=no-trust bench_tcp keyless "cross_ns_dir $DIR"
 in_net "$N_A" sysctl -qw net.core.tstamp_allow_data=0
-WHY=no-header bench_tcp headerless "cross_ns_dir $DIR" "key_file $TMP/key"
+WHY=no-header bench_tcp headerless "cross_ns_dir $DIR" "key_file $TMP/key" 'discovery 300ms'
 exit 0
