@@ -242,10 +242,18 @@ bool segment_slot_warm(const struct segment *a, uint32_t slot)
 	       slot % (a->slots / 2) < WARM / (2 * a->ring_size);
 }
 
+/* Of each side's first slot the large rings are kept, too, for bulk answers that come one after
+ * the other: 512 faults at each end for the one that is in use. */
+static bool large_warm(const struct segment *a, uint32_t slot)
+{
+	return a->large_size && segment_slot_warm(a, slot) && !(slot % (a->slots / 2));
+}
+
 static void leave_large(struct segment *a, uint32_t slot)
 {
 	for (int from = 0; from < 2; from++)
-		if (a->large_size && atomic_exchange(&a->slot[slot].dir[from].large, 0))
+		if (a->large_size && atomic_exchange(&a->slot[slot].dir[from].large, 0) &&
+		    !large_warm(a, slot))
 			segment_give(a, segment_large(a, slot, from), a->large_size);
 }
 
@@ -255,6 +263,8 @@ bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_
 {
 	uint8_t *p = rings(a, slot) + (unsigned)from * a->ring_size;
 
+	if (large_warm(a, slot))	/* of an earlier stream */
+		large = a->large_size;
 	return !a->permanent && !a->preallocated && !a->kept && removed(p, a->ring_size) &&
 	       (!large || removed(segment_large(a, slot, from), large));
 }
@@ -262,6 +272,8 @@ bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_
 void segment_slot_cools(const struct segment *a, uint32_t slot)
 {
 	segment_give(a, rings(a, slot), 2 * a->ring_size);
+	if (large_warm(a, slot))
+		segment_give(a, segment_large(a, slot, 0), 2 * a->large_size);
 }
 
 void segment_slot_left(struct segment *a, uint32_t slot)

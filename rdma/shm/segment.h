@@ -101,7 +101,7 @@ void segment_give(const struct segment *a, void *p, size_t n);
  * pages are given back. False: they are not. */
 bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_t large);
 /* Both sides have left the slot: its memory is given back, but for the small rings of the first
- * few slots. */
+ * few slots of each side, and the large ones of the first. */
 void segment_slot_left(struct segment *a, uint32_t slot);
 
 bool segment_slot_warm(const struct segment *a, uint32_t slot);	/* it is one of these first */

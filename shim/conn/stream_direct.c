@@ -542,6 +542,14 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len,
 	return (ssize_t)cuda_take_begin(l->peer_pid, o, &found, len, iov, n, may_read_on(s), t);
 }
 
+/* Who takes a block in parts takes as many offers as parts: what is smaller than DIRECT_MIN is
+ * faster through the ring. */
+static size_t least_room(struct ring_shared *sh)
+{
+	return atomic_load_explicit(&sh->offer_dev, memory_order_relaxed) ? DIRECT_ROOM
+		: DIRECT_MIN;
+}
+
 static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -549,15 +557,16 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	uint32_t st = RING_OFFERED;
 	size_t room = 0, len;
 	struct cuda_offer o;
+	bool few;
 	ssize_t r;
 
 	if (n > PEER_CHUNKS)
 		n = PEER_CHUNKS;
 	for (int i = 0; i < n; i++)
 		room += iov[i].iov_len;
-	if (!atomic_compare_exchange_strong(&sh->offer, &st,
-					    room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
-	    room < DIRECT_ROOM)
+	few = room < least_room(sh);
+	if (!atomic_compare_exchange_strong(&sh->offer, &st, few ? RING_DECLINED : RING_TAKING) ||
+	    few)
 		return 0;
 	if (atomic_load_explicit(&l->no_read, memory_order_relaxed)) {
 		take_ends(sh, RING_REFUSED);

@@ -307,7 +307,7 @@ static inline bool stream_keeps_link(const struct stream *s)
 
 /* ---- stream_direct.c: large blocks in one copy ---- */
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
-#define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
+#define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines one with a snapshot */
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
  * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);

@@ -176,6 +176,7 @@ void stream_fit_tcp(struct stream *s)
 }
 
 #define LOCAL_FULLS 64	/* calls that found too little room, in a segment of both ends */
+#define BULK_FULLS 2	/* ... of a sender that has earned by bytes, held or not */
 #define FULLS 16	/* times that so much was published that who polls would have to wait */
 
 bool stream_more_room(struct stream *s)
@@ -300,7 +301,7 @@ void stream_waits_for_room(struct stream *s)
 	atomic_store_explicit(fulls, atomic_load_explicit(fulls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	if (s->wired || !s->snd.ring.large_size || large_now(&s->snd.ring) ||
-	    ++s->snd.fulls < LOCAL_FULLS)
+	    ++s->snd.fulls < (s->snd.hold.bulk ? BULK_FULLS : LOCAL_FULLS))
 		return;
 	s->snd.fulls = 0;
 	takes = tcp_takes(s, &full);

@@ -139,6 +139,36 @@ START_TEST(what_is_kept)
 }
 END_TEST
 
+/* Of the large ones only those of each side's first slot, until it cools, or the next stream
+ * rests. */
+START_TEST(large_ones_that_are_kept)
+{
+	long large = (1 << 20) / 1024, small;
+
+	limit_kb = 1 << 30;
+	ck_assert_int_eq(segment_create(&a, 64, 1 << 18, 1 << 20, &memfd), 0);
+	for (uint32_t slot = 0; slot < 64; slot++) {
+		ck_assert(taken(slot));
+		for (int from = 0; from < 2; from++) {
+			memset(segment_large(&a, slot, from), 1, 1 << 20);
+			a.slot[slot].dir[from].large = 1 << 20;
+		}
+		segment_slot_left(&a, slot);
+	}
+	small = held_kb() - 4 * large;
+	ck_assert_int_le(small, 2 * 2048 + 64 * 4 + 64);
+	ck_assert_int_eq(segment_large(&a, 32, 1)[0], 1);
+	ck_assert(taken(0));		/* the next one finds it */
+	ck_assert_int_eq(segment_large(&a, 0, 0)[0], 1);
+	ck_assert(segment_ring_rest(&a, 0, 0, 0));
+	ck_assert_int_eq(segment_large(&a, 0, 0)[0], 0);
+	segment_slot_cools(&a, 32);
+	ck_assert_int_eq(segment_large(&a, 32, 0)[0], 0);
+	ck_assert_int_eq(segment_large(&a, 32, 1)[0], 0);
+	end();
+}
+END_TEST
+
 /* A ring of less than a page is not given back with its neighbour's; _i: pages of 64 KiB. */
 START_TEST(no_whole_page)
 {
@@ -228,6 +258,7 @@ int main(void)
 	tcase_add_loop_test(t, a_large_ring_that_cannot_be_had, 0, 2);
 	tcase_add_loop_test(t, not_even_the_first_page, 0, 2);
 	tcase_add_loop_test(t, what_is_kept, 0, 4);
+	tcase_add_test(t, large_ones_that_are_kept);
 	tcase_add_loop_test(t, no_whole_page, 0, 2);
 	tcase_add_test(t, all_is_kept);
 	suite_add_tcase(s, t);
