@@ -417,6 +417,19 @@ START_TEST(overtaken_in_a_copy)
 }
 END_TEST
 
+/* What is smaller than a block is faster through the ring. */
+START_TEST(in_parts)
+{
+	begin();
+	offered(0);
+	ck_assert_int_eq(take(&(struct iovec){ buffer, DIRECT_MIN - 1 }, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_DECLINED);
+	begin();
+	offered(0);
+	ck_assert_int_eq(take(&(struct iovec){ buffer, DIRECT_MIN }, 1), DIRECT_MIN);
+}
+END_TEST
+
 START_TEST(into_many_chunks)
 {
 	enum { EACH = N / (PEER_CHUNKS + 8) };
@@ -534,6 +547,7 @@ int main(void)
 	tcase_add_test(tc, rights_that_nobody_tells);
 	tcase_add_test(tc, of_a_process_that_has_ended);
 	tcase_add_test(tc, free_in_a_copy);
+	tcase_add_test(tc, in_parts);
 	tcase_add_loop_test(tc, gone_on_in_a_copy, 0, 8);
 	tcase_add_test(tc, overtaken_in_a_copy);
 	tcase_add_test(tc, into_many_chunks);
