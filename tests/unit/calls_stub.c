@@ -22,6 +22,8 @@ bool shim_on;
 _Atomic int shim_pid;
 static const struct policy_tunables tunables;	/* no port: no SYN is kept */
 _Atomic(const struct policy_tunables *) shim_tun = &tunables;
+_Atomic(const struct policy *) shim_policy;
+const char *policy_cross_ns_dir(const struct policy *p) { (void)p; return ""; }
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
 struct event fdtab_closes;
@@ -374,8 +376,11 @@ void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
 void loop_pause(void) { }
 void loop_resume(void) { }
+bool loop_lost(void) { return false; }
 bool loop_alone(void) { return false; }
 uint32_t own_threads(void) { return 0; }
+void own_threads_without_groups(void) { }
+bool own_threads_have_groups(void) { return true; }
 bool loop_can_begin(void) { return true; }
 void critical_done(void) { }
 _Thread_local struct thread_signals thread_signals;
