@@ -91,6 +91,18 @@ enum reason rv_not_proved(const struct stream *s, int r)
 	return REASON_IDENTITY;
 }
 
+enum reason rv_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m, int fd)
+{
+	int r;
+
+	if (fd == CTL_FD_LOST)
+		return REASON_NO_FDS;
+	if (l->across)
+		return across_is_one(l, s, m, fd);
+	r = rv_proves(l, s, fd);
+	return r ? rv_not_proved(s, r) : REASON_NONE;
+}
+
 bool rv_same_host(const struct link *l, const struct stream *s)
 {
 	struct sockaddr_storage p = s->addr.peer;

@@ -288,8 +288,7 @@ static void give_back_slot(struct link *l, uint32_t slot)
 static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 {
 	struct stream *s = asked(l, m->slot);
-	enum reason across = REASON_NONE;
-	int r = 0;
+	enum reason why;
 
 	if (!s) {
 		link_kill(l, REASON_PROTOCOL);
@@ -308,13 +307,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (l->across && fd != CTL_FD_LOST)
-		across = across_is_one(l, s, m, fd);
-	if (!l->path->far &&
-	    (fd == CTL_FD_LOST || across || (!l->across && (r = rv_proves(l, s, fd))))) {
-		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS :
-				  across ? across : rv_not_proved(s, r);
-
+	if (!l->path->far && (why = rv_unproved(l, s, m, fd))) {
 		give_back_slot(l, m->slot);
 		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
 		bg_look(s);
@@ -562,14 +555,12 @@ static void act_on(struct link *l, const struct ctl_msg *m, int *fd)
 		if (atomic_load(&l->state) == LINK_UP && (!l->across || across_pass_diag(l)))
 			rv_hello_settled(l);
 		break;
+	case CTL_PROOF:		/* that was before the link was up */
 	case CTL_DIAG:
-		if (across_got_diag(l, *fd))
+		if (m->type == CTL_DIAG && across_got_diag(l, *fd))
 			*fd = -1;
 		else
 			link_kill(l, REASON_PROTOCOL);
-		break;
-	case CTL_PROOF:		/* once, before the link is up */
-		link_kill(l, REASON_PROTOCOL);
 		break;
 	case CTL_BELL:
 		if (l->path->far)

@@ -29,6 +29,8 @@ int rv_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, 
 int rv_proves(const struct link *l, struct stream *s, int fd);
 /* Why a stream whose proof is no good is not bound. r: what rv_proves() said. */
 enum reason rv_not_proved(const struct stream *s, int r);
+/* Why BOUND, with that descriptor, proves nothing; REASON_NONE: it does. */
+enum reason rv_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m, int fd);
 bool rv_same_host(const struct link *l, const struct stream *s);
 /* Is the link one that the stream may ride? */
 bool rv_fits(const struct link *l, const struct stream *s);

@@ -122,6 +122,7 @@ def squat(d, how):
                 open(f"{here}/GO.{how}", "w").close()
                 l.settimeout(10)
                 c, _ = l.accept()
+                open(f"{here}/met.{how}", "w").close()
                 if how == "take":
                     c.send(RECORD)
                     print("heard", len(c.recv(100)))

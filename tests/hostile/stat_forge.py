@@ -16,8 +16,8 @@ HEADER, HISTORY, MOVES, LINKS, SITES = 2568, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
-    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 10, HEADER, ROW.size, rows, pid,
-                       1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1,
+    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 10, HEADER, ROW.size, rows,
+                       pid, 1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1,
                        live)
     return (head + struct.pack("<64Q96Q", *[1 << 40] * 160)).ljust(HEADER, b"\0")
 
