@@ -87,3 +87,21 @@ bool process_ending(int pid, uint64_t start)
 		return false;	/* the number is another's by now */
 	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
 }
+
+bool process_runnable(int pid, uint64_t start)
+{
+	struct proc_stat st;
+
+	return pid > 0 && stat_of(pid, &st) && st.start == start && st.state == 'R';
+}
+
+uint64_t process_cpu_ns(int pid)
+{
+	struct timespec t;
+	int clock = (int)(~(unsigned)pid << 3 | 2);	/* clock_getcpuclockid(3), of the
+							 * scheduler */
+
+	if (pid <= 0 || sys(SYS_clock_gettime, clock, &t) < 0)
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

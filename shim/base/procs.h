@@ -17,5 +17,8 @@ int process_of_pidfd(int pidfd);	/* its number, -1: not known */
 uint64_t process_start(int pid);
 /* That one is on its way through exit; false once it is gone. */
 bool process_ending(int pid, uint64_t start);
+/* Its first thread has work to do, and a processor, or waits for one. */
+bool process_runnable(int pid, uint64_t start);
+uint64_t process_cpu_ns(int pid);	/* so long all its threads had a processor; 0: not known */
 
 #endif

@@ -24,6 +24,11 @@ enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_
 	return waited >= late_limit(p, b) ? LATE_NOBODY : LATE_WAIT;
 }
 
+bool late_spared(struct late_bounds b, uint64_t now, uint64_t since, uint64_t starved)
+{
+	return now - since < most(b) && now - starved < b.least;
+}
+
 bool late_back(struct late *p, struct late_bounds b, uint64_t waited)
 {
 	uint64_t before = late_limit(p, b);

@@ -5,7 +5,9 @@
  * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what
  * came sooner says nothing of him. `most` is its overflow_max, or half of the sender's
  * SO_SNDTIMEO, if that is more. Where the other end waits for room, too, nobody reads before one
- * of the two sends by TCP: then it is `least` in any case. Else it is learned, per stream:
+ * of the two sends by TCP: then it is `least` in any case. A reader that would run, but has no
+ * processor, is waited for up to `most`: TCP would not be read either. Else it is learned, per
+ * stream:
  *
  *   least -- overflows --> a trial, TRIAL times as long -- the reader comes back in it --> twice
  *     ^                       |                              as long each time, to `most`
@@ -43,6 +45,10 @@ uint64_t late_limit(const struct late *p, struct late_bounds b);
  * late_fallback(). */
 enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited,
 			     bool peer_waits);
+/* NOBODY was said of a ring that is full since then. Is the reader waited for, whose process was
+ * seen to want a processor and have none at `starved` (never: `since`)? It may be asleep for a
+ * moment when it gets one. */
+bool late_spared(struct late_bounds b, uint64_t now, uint64_t since, uint64_t starved);
 /* The reader goes on, after so long at least. Both: has the limit changed? */
 bool late_back(struct late *p, struct late_bounds b, uint64_t waited);
 bool late_fallback(struct late *p, struct late_bounds b, enum late_verdict v);

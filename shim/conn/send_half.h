@@ -20,7 +20,11 @@
 
 /* A ring that is full: since when, when it was last seen to be, and the reader's progress all that
  * time. In us; since 0: it is not. */
-struct full_watch { uint64_t since, seen, progress; };
+struct full_watch {
+	uint64_t since, seen, progress;
+	uint64_t starved;	/* when its process last wanted a processor in vain, or since */
+	uint64_t cpu_ns;	/* that it had had at `since`; 0: not known */
+};
 
 /* TCP takes little of it until it is cut, see stream_hold.c. */
 struct hold {

@@ -10,6 +10,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
@@ -51,6 +52,32 @@ static bool peer_waits(struct stream *s)
 				memory_order_relaxed));
 	}
 	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q > 0;
+}
+
+static uint64_t readers_cpu(const struct stream *s)
+{
+	const struct link *l = atomic_load(&s->link);
+
+	return l && !l->path->far ? process_cpu_ns(l->peer_pid) : 0;
+}
+
+/* Its process would run, and had a processor for less than half of that time: one that computes
+ * is late, one that only waits for its turn is not. Of several threads the first is asked. */
+static bool no_cpu(const struct stream *s, const struct full_watch *w, uint64_t now)
+{
+	const struct link *l = atomic_load(&s->link);
+	uint64_t had = readers_cpu(s);
+
+	return w->cpu_ns && had >= w->cpu_ns && had - w->cpu_ns < (now - w->since) * 500 &&
+	       process_runnable(l->peer_pid, l->peer_start);
+}
+
+/* When that was so last, or the watch began. */
+static uint64_t starved(const struct stream *s, struct full_watch *w, uint64_t now)
+{
+	if (no_cpu(s, w, now))
+		w->starved = now;
+	return w->starved;
 }
 
 static void learned(struct stream *s, bool changed)
@@ -96,11 +123,14 @@ uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now)
 	if (w->since && ring_tx_progress(&s->snd.ring) != w->progress)
 		full_pause_over(s, w);
 	if (!w->since) {
-		*w = (struct full_watch){ now, now, ring_tx_progress(&s->snd.ring) };
+		*w = (struct full_watch){ now, now, ring_tx_progress(&s->snd.ring), now,
+					  readers_cpu(s) };
 		return now + b.least;
 	}
 	w->seen = now;
 	v = late_judge(&s->snd.late, b, now - w->since, now - w->since >= b.least && peer_waits(s));
+	if (v == LATE_NOBODY && late_spared(b, now, w->since, starved(s, w, now)))
+		v = LATE_WAIT;
 	if (v == LATE_WAIT)		/* the other end may begin to wait at any time */
 		return now - w->since < b.least ? w->since + b.least : now + b.least;
 	overflow(s, now - w->since, v);

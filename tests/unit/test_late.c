@@ -55,6 +55,22 @@ START_TEST(nothing_known)
 }
 END_TEST
 
+/* A reader without a processor is waited for, up to the most; one that has one again, and does not
+ * read, no longer than `least`. */
+START_TEST(no_processor)
+{
+	const uint64_t full = 7 * MS;
+
+	ck_assert(late_spared(usual, full + usual.least, full, full + usual.least));
+	ck_assert(late_spared(usual, full + usual.most - 1, full, full + usual.most - 1));
+	ck_assert(!late_spared(usual, full + usual.most, full, full + usual.most));
+	ck_assert(late_spared(usual, full + 59 * MS, full, full + 50 * MS));
+	ck_assert(!late_spared(usual, full + 60 * MS, full, full + 50 * MS));
+	/* as ever, where it has not been seen without */
+	ck_assert(!late_spared(usual, full + usual.least, full, full));
+}
+END_TEST
+
 /* Pauses of 15 to 50 ms, again and again: the stream falls back once. */
 START_TEST(late_reader)
 {
@@ -189,6 +205,7 @@ int main(void)
 	int failed;
 
 	tcase_add_test(t, nothing_known);
+	tcase_add_test(t, no_processor);
 	tcase_add_test(t, late_reader);
 	tcase_add_test(t, prompt_reader);
 	tcase_add_test(t, longer_pauses);
