@@ -78,9 +78,10 @@ class End:
             n = rnd.randrange(1, 70000) if rnd.random() < 0.2 else rnd.randrange(65536, LARGEST)
             m, at = self.buffer(n, rnd)
             v = memoryview(m)[at:at + n]
+            v[:] = b"\x11" * n
             r = self.sock.recv_into(v)
             if v[:r] != pattern(off, r):
-                self.wrong.append(f"wrong bytes in [{off}, {off + r})")
+                self.wrong.append(self.where(v, off, r))
             v[:] = b"\xee" * n
             v.release()
             old.append((m, at, n))
@@ -93,6 +94,12 @@ class End:
             self.progress[8:16] = struct.pack("=Q", off)
             if not r or self.wrong:
                 return
+
+    def where(self, v, off, n):
+        bad = [k for k in range(n) if v[k] != TABLE[(off + k) % PERIOD]]
+        there = bytes(v[bad[0]:bad[0] + 16])
+        return (f"{len(bad)} wrong bytes in [{off}, {off + n}), from {off + bad[0]} to "
+                f"{off + bad[-1]}: {there.hex()}, of offset {TABLE.find(there)} perhaps")
 
     def guarded(self, what):
         try:
