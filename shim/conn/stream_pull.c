@@ -70,6 +70,7 @@ static void sleep_for(struct stream *s, struct bell *b, int wire, uint64_t ns)
 			       { .fd = wire, .events = POLLIN } };
 	struct timespec t = { 0, (long)(b ? ns : ns / 10) };
 
+	/* A nap, where the process may not have two descriptors: nobody can ring it then. */
 	if (sys(SYS_ppoll, p, 2, &t, NULL, 0) == -EINVAL)
 		sys(SYS_nanosleep, &t, NULL);
 	sleep_over(b);
