@@ -2,8 +2,7 @@
  * lock.h - a futex lock of one word.
  *
  * Held for short stretches only; its owner never sleeps and never waits for another thread
- * while it has it (a non-blocking kernel call or a bounded copy is the most it does), and
- * touches no memory of the program's, which may never be there (lock_leave()). Lives in
+ * while it has it (a non-blocking kernel call or a bounded copy is the most it does). Lives in
  * memory that may be shared with a forked child, hence the futexes are not private.
  *
  * While a thread has a lock, or waits for one, it is in a critical section: the application's
@@ -87,21 +86,6 @@ static inline void lock_give(struct lock *l)
 {
 	if (atomic_exchange_explicit(&l->v, 0, memory_order_release) == 2)
 		sys(SYS_futex, &l->v, FUTEX_WAKE, 1, NULL, NULL, 0);
-	critical_leave();
-}
-
-/* For a while, in which the thread may touch the program's memory: whoever wants the lock has it,
- * and what it guards may be another thing afterwards. The handlers wait all the same: one that
- * jumped out would leave half of it. */
-static inline void lock_leave(struct lock *l)
-{
-	critical_enter();
-	lock_give(l);
-}
-
-static inline void lock_back(struct lock *l)
-{
-	lock_take(l);
 	critical_leave();
 }
 

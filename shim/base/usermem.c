@@ -8,9 +8,7 @@
  * EFAULT is a yes. (A null pointer would mean "no set" to the first of them.) Where the bytes
  * must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0". A run of
  * several pages is asked for by madvise(MADV_POPULATE_READ or _WRITE), and page by page only
- * where that says no. So is every one that must stay as it is: a page that has to be fetched first
- * futex(2) waits for with the lock of the whole address space (fault_in_user_writeable()), and if
- * it never comes, so does each mmap(), fork() and new thread.
+ * where that says no.
  */
 #include "base/usermem.h"
 
@@ -96,18 +94,18 @@ static bool present(uintptr_t from, uintptr_t to, enum how how)
 	static _Atomic bool unknown;
 	long r;
 
-	if (!from || to < from || to - from < (how == KEEP ? PAGE : RUN) ||
+	if (!from || to < from || to - from < RUN ||
 	    atomic_load_explicit(&unknown, memory_order_relaxed))
 		return false;
 	r = sys(SYS_madvise, from, to - from,
 		how == READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
-	if (r == -EINVAL && how != KEEP)	/* an older kernel; or memory of a device, which few
-						 * programs send */
+	if (r == -EINVAL)	/* an older kernel; or memory of a device, which few programs
+				 * send */
 		atomic_store(&unknown, true);
 	return !r;
 }
 
-static size_t find(struct usermem *m, const void *p, size_t n, enum how how)
+static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
 {
 	uintptr_t at = (uintptr_t)p, end = at + n, page, after;
 
@@ -123,41 +121,13 @@ static size_t find(struct usermem *m, const void *p, size_t n, enum how how)
 			learn(m, page, after);
 			return n;
 		}
-		if (!page || !(how == KEEP    ? readable(first) && writable_kept(first)
+		if (!page || !(how == KEEP    ? writable_kept(first)
 			       : how == WRITE ? writable(first)
 					      : readable(first)))
 			return first - at;
 		learn(m, page, page + PAGE);
 	}
 	return n;
-}
-
-#define FIRST_PAGES 0xfffull
-
-/* Of the stretch used last as many pages as fit into the word, from that of p on, or before it. */
-static void show_first(struct usermem *m, const void *p)
-{
-	uint64_t at = (uintptr_t)p & ~FIRST_PAGES, most = FIRST_PAGES << 12, from, n;
-
-	if (at < m->span[0].from || at >= m->span[0].to)
-		return;
-	from = m->span[0].to - m->span[0].from > most ? at : m->span[0].from;
-	n = m->span[0].to - from < most ? m->span[0].to - from : most;
-	__atomic_store_n(&m->first, from | n >> 12, __ATOMIC_RELAXED);
-}
-
-static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
-{
-	size_t good = find(m, p, n, how);
-
-	if (good)
-		show_first(m, p);
-	return good;
-}
-
-size_t usermem_look_kept(struct usermem *m, const void *p, size_t n)
-{
-	return look(m, p, n, KEEP);
 }
 
 size_t usermem_look(struct usermem *m, const void *p, size_t n, bool write)

@@ -34,10 +34,8 @@ struct pull {
 	bool hurry;		/* somebody else waits for its end */
 };
 
-/* Is one of n bytes to be offered? snd.lock held. */
-bool pull_may(struct stream *s, size_t n);
-/* Offers a block that is in memory. -EBUSY: it stands, pull_await() is next; 0: it goes by the
- * ring. snd.lock held. */
+/* Offers a block. -EBUSY: it stands, pull_await() is next; 0: it goes by the ring. snd.lock
+ * held. */
 ssize_t pull_send(struct stream *s, const void *p, size_t n);
 /* Until it is settled: bytes that were taken. snd.lock held, and given for a while. */
 size_t pull_await(struct stream *s, uint32_t gen);

@@ -22,7 +22,6 @@ struct recv_half {
 	_Alignas(64) struct lock lock;
 	struct cut_rx cut;
 	struct ring_rx ring;
-	_Atomic uint8_t turn;	/* TURN_*: a call has this half, stream_turn.c */
 	/* to here: what every message touches */
 	struct usermem mem;	/* buffers that could be written */
 	uint64_t peeked;	/* bytes before it a peek or FIONREAD has shown, some in the ring */

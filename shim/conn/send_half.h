@@ -41,7 +41,6 @@ struct send_half {
 	uint32_t held;
 	struct cut_tx cut;
 	struct ring_tx ring;
-	_Atomic uint8_t turn;	/* TURN_*: a call has this half, stream_turn.c */
 	/* to here: what every message touches */
 	struct usermem mem;	/* buffers that could be read */
 	uint8_t lost;	/* the peer can get nothing more: sends fail */

@@ -188,19 +188,33 @@ static bool shows(struct link *l)
 	return !r;
 }
 
-bool direct_may(struct stream *s)
-{
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+#define LEAST_PAGE 4096
 
-	return !atomic_load_explicit(&l->no_direct, memory_order_relaxed) &&
-	       !skips(&s->direct.hit_rate[PLAIN_BLOCK]) && shows(l);
+/* What is not there yet, as of a file on a slow disk, our call waits for, and not whoever reads
+ * it, who may have others to serve. */
+static void make_present(const void *p, size_t n)
+{
+	const volatile uint8_t *at = p;
+
+	for (size_t i = 0; i < n; i += LEAST_PAGE)
+		(void)at[i];
+	(void)at[n - 1];
 }
 
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[PLAIN_BLOCK];
 	bool gave;
 	ssize_t r;
 
+	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
+		return 0;
+	if (skips(hit_rate) || !shows(l))
+		return 0;
+	if (usermem_ok(&s->snd.mem, p, n, false) < n)
+		return 0;
+	make_present(p, n);
 	s->direct.until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave && r != -EBUSY)	/* that is known when it is settled */
@@ -492,9 +506,11 @@ static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint
 	r = peer_memory_begin(was.link, was.sh, iov, n, from, len, &p);
 	if (r)
 		return r;
-	lock_leave(&s->rcv.lock);
+	critical_enter();
+	lock_give(&s->rcv.lock);
 	peer_memory_copy(&p);
-	lock_back(&s->rcv.lock);
+	lock_take(&s->rcv.lock);
+	critical_leave();
 	is = turn_of(s);
 	if (same_turn(&was, &is))
 		return peer_memory_end(was.link, &p);

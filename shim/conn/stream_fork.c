@@ -9,5 +9,4 @@ void stream_after_fork(void)
 	stream_plain_after_fork();
 	stream_rings_after_fork();
 	rings_after_fork();
-	bounce_after_fork();
 }

@@ -194,7 +194,7 @@ static bool rest_sent(struct stream *s, uint64_t now, uint64_t idle, bool *ret_l
 	if (!s->snd.held)
 		return false;
 	*ret_left = true;
-	if (!is_idle(s, now, idle) || s->direct.stuck || atomic_load(&s->snd.turn))
+	if (!is_idle(s, now, idle) || s->direct.stuck)
 		return false;
 	if (s->snd.cut.state == CUT_TX_P) {
 		if (ring_tx_refresh(r) || r->rd != r->wr)

@@ -308,10 +308,8 @@ static inline bool stream_keeps_link(const struct stream *s)
 /* ---- stream_direct.c: large blocks in one copy ---- */
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines one with a snapshot */
-/* Is the next one to be offered? snd.lock held. */
-bool direct_may(struct stream *s);
-/* Offers the block, which is in memory, to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or
- * -EBUSY: the receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
+/* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
+ * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* The same for a block of which a snapshot on a device is held, which this releases. */
 struct cuda_ref;
@@ -415,16 +413,9 @@ bool stream_await_peeked(struct stream *s, uint32_t gen, int fd, bool some,
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of
  * them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
-size_t stream_peek_held(struct stream *s, uint64_t from, void *to, size_t n);
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
 /* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
 int stream_unread_count(struct stream *s, uint32_t gen, int fd);
-
-/* ---- stream_turn.c ---- */
-bool stream_in_turn(struct stream *s);	/* a call is in a copy, and brings the stream to the
-					 * background thread when it is over. Both locks held */
-void bounce_after_fork(void);
-void stream_was_last(struct stream *s, uint32_t gen);	/* a call has left that somebody may
-							 * wait for: a cut, or its end */
 
 /* ---- stream_plain.c ---- */
 void stream_plain_start(void);

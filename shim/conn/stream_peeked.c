@@ -118,18 +118,27 @@ uint64_t stream_held(struct stream *s, uint64_t from)
 	return from < r->wr ? r->wr - from : 0;
 }
 
-size_t stream_peek_held(struct stream *s, uint64_t from, void *to, size_t n)
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
 {
 	bool dev;
 	uint64_t held = ring_rx_alike(&s->rcv.ring, from, stream_held(s, from), &dev);
+	size_t done = 0;
 
 	if (dev)	/* in device memory: TCP brings it */
 		return 0;
-	if (n > held)
-		n = held;
-	if (n)
-		ring_rx_copy(&s->rcv.ring, from - s->rcv.ring.rd, to, n);
-	return n;
+
+	for (int i = 0; i < n && done < held; i++) {
+		size_t chunk = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
+		size_t good = usermem_ok(&s->rcv.mem, iov[i].iov_base, chunk, true);
+
+		if (good)
+			ring_rx_copy(&s->rcv.ring, from + done - s->rcv.ring.rd, iov[i].iov_base,
+				     good);
+		done += good;
+		if (good < chunk)
+			break;
+	}
+	return done;
 }
 
 /* Of bytes that come by the ring now, or in a rewind, those up to which offset are known to be the

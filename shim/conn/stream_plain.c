@@ -35,6 +35,18 @@ static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uin
 	errno = e;
 }
 
+/* Somebody waits for the last one to leave: a cut, or the end of a closed stream. */
+static __attribute__((noinline)) void was_last(struct stream *s, uint32_t gen)
+{
+	int e = errno;
+
+	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
+		stream_try_free(s, gen);
+	else
+		bg_look(s);
+	errno = e;
+}
+
 /* n: PLAIN_TX or PLAIN_RX. It is ours while we are counted. */
 static inline void uncount(struct stream *s, uint32_t n)
 {
@@ -42,7 +54,7 @@ static inline void uncount(struct stream *s, uint32_t n)
 
 	if ((uint16_t)(was >> n) == 1 &&
 	    (atomic_load(&s->mode) == MODE_ATTACHED || atomic_load(&s->dead)))
-		stream_was_last(s, (uint32_t)(was >> LIFE_GEN));
+		was_last(s, (uint32_t)(was >> LIFE_GEN));
 }
 
 /* We were counted in one that is free. It may be zero by now, or another stream. */

@@ -82,16 +82,6 @@ static void sleep_for(struct stream *s, struct bell *b, int wire, uint64_t ns)
 
 /* ---- sender ---- */
 
-bool pull_may(struct stream *s, size_t n)
-{
-	struct link *l = link_of(s);
-	const struct path_pull *by = pull_of(l);
-
-	return by && n >= by->least(l) && by->can(l) && s->snd.cut.state == CUT_TX_P &&
-	       !atomic_load_explicit(&cuda_live, memory_order_relaxed) &&
-	       !direct_skips(&s->direct.hit_rate[0]);
-}
-
 ssize_t pull_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = link_of(s);
@@ -100,9 +90,14 @@ ssize_t pull_send(struct stream *s, const void *p, size_t n)
 	struct pull u = { .open = true };
 	int r;
 
-	if (!by || s->snd.cut.state != CUT_TX_P)
+	if (!by || n < by->least(l) || !by->can(l) || s->snd.cut.state != CUT_TX_P ||
+	    atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		return 0;
+	if (direct_skips(&s->direct.hit_rate[0]))
 		return 0;
 	n = n < PULL_MOST ? n : PULL_MOST;
+	if (usermem_ok(&s->snd.mem, p, n, false) < n)
+		return 0;
 	r = by->reg(l, o.addr, n, false, &u.mem);
 	if (r) {
 		refused(s, r);

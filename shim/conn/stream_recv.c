@@ -13,9 +13,54 @@
 #include "base/sys.h"
 #include "conn/pull.h"
 #include "conn/stream_int.h"
-#include "conn/stream_recv.h"
+#include "conn/stream_io.h"
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
+
+/* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as
+ * by one call. */
+static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c,
+						       size_t max, int flags)
+{
+	struct iovec v[KERNEL_IOVS];
+	struct msghdr h = { .msg_iov = v };
+	long done = 0, r, whole;
+
+	do {
+		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, max - (size_t)done);
+		whole = (long)iov_sum(v, h.msg_iovlen);
+		r = sys(SYS_recvmsg, fd, &h, flags);
+		if (r < 0 && done)
+			stream_untold(s, r);
+		if (r <= 0)
+			return done ? done : r;
+		done += r;
+		cursor_step(&c, (size_t)r);
+		/* Less than was asked for: there is no more, or the end, an error or the urgent
+		 * mark is next, which is the next call's. */
+	} while (r == whole && c.left && (size_t)done < max && !(flags & MSG_PEEK));
+	return done;
+}
+
+static long kernel_recvv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
+{
+	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
+
+	return c->skip || c->left > max ? kernel_recv_some(s, fd, *c, max, flags)
+					: sys(SYS_recvmsg, fd, &h, flags);
+}
+
+static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
+{
+	fdtab_kernel_call();
+	if (c->n == 1) {
+		size_t len = c->left < max ? c->left : max;
+
+		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL,
+			   NULL);
+	}
+	return kernel_recvv(s, fd, c, max, flags);
+}
 
 /* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. EPIPE, of a
  * reset after the FIN, is told to those who send, or ask for SO_ERROR: for reads the FIN counts
@@ -70,20 +115,18 @@ static inline void took_from_ring(struct stream *s, size_t n)
 {
 	ring_rx_consume(&s->rcv.ring, n);
 	s->rcv.cut.rd += n;
-	count(&s->moves.fast_bytes[PATH_KINDS], n);
 	stream_consumed(s);
 }
 
 /* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or
- * 0: nothing is done. `own`: where they go first, NULL: the lock is given for a while. rcv.lock
- * held, and given back if it is done. */
-static inline size_t short_recv(struct stream *s, void *to, size_t len, char *own)
+ * 0: nothing is done. rcv.lock held. */
+static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n, int flags)
 {
-	size_t avail;
+	size_t len = iov->iov_len, avail;
 
-	if (s->rcv.cut.state != CUT_RX_K || s->rcv.cut.rd < s->rcv.cut.cut_at ||
-	    s->rcv.cut.back_pending || s->rcv.ring.dev_hi > s->rcv.ring.rd ||
-	    atomic_load_explicit(&s->rcv.turn, memory_order_relaxed) || atomic_load(&s->peer_gone))
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_K ||
+	    s->rcv.cut.rd < s->rcv.cut.cut_at || s->rcv.cut.back_pending ||
+	    s->rcv.ring.dev_hi > s->rcv.ring.rd || atomic_load(&s->peer_gone))
 		return 0;
 	avail = ring_rx_avail(&s->rcv.ring);
 	if (avail < len) {
@@ -98,200 +141,111 @@ static inline size_t short_recv(struct stream *s, void *to, size_t len, char *ow
 				return 0;
 		}
 	}
-	if (!len)
+	if (!len || len > SHORT_MAX || usermem_ok(&s->rcv.mem, iov->iov_base, len, true) < len)
 		return 0;
-	if (own) {
-		ring_rx_copy_by(&s->rcv.ring, 0, own, len, small_copier);
-	} else {
-		struct turn was = turn_of(s);
-		struct ring_rx ring = s->rcv.ring;
-
-		turn_take(&s->rcv.turn);
-		lock_leave(&s->rcv.lock);
-		ring_rx_copy(&ring, 0, to, len);
-		lock_back(&s->rcv.lock);
-		if (!still_its_turn(s, &was) || atomic_load(&s->dead)) {
-			turn_over(s, &s->rcv.lock, &s->rcv.turn);
-			lock_take(&s->rcv.lock);
-			return 0;
-		}
-	}
+	ring_rx_copy(&s->rcv.ring, 0, iov->iov_base, len);
+	count(&s->moves.fast_bytes[PATH_KINDS], len);
 	took_from_ring(s, len);
-	/* a BACK has come meanwhile, of which these were the last bytes */
-	if (!own && s->rcv.cut.back_pending)
-		stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
 	if (atomic_load_explicit(&s->nonblock, memory_order_relaxed))
 		asks_again(s, (long)len);
-	if (own) {
-		lock_leave(&s->rcv.lock);
-		copy_small(to, own, len);
-		critical_leave();
-	} else {
-		turn_over(s, &s->rcv.lock, &s->rcv.turn);
-	}
 	return len;
 }
 
-/* What is left as an array. Chunks; 0: the stream went on. rcv.lock held, and given for a while. */
-static int chunks_left(struct stream *s, struct receiving *x, struct iovec *v, int cap, size_t max)
-{
-	struct apart a;
-	int n;
-
-	if (x->c.iov == &x->c.one)
-		return cursor_iov(&x->c, v, cap, max);
-	apart_begins(s, &a);
-	cursor_settle(&x->c);
-	n = cursor_iov(&x->c, v, cap, max);
-	return apart_ends(s, x, &a) ? n : 0;
-}
-
 /* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction falls back. rcv.lock
- * held, and given for a while. */
-static ssize_t device_chunk(struct stream *s, struct receiving *x, size_t n, uint64_t peeked)
+ * held. */
+static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64_t peeked,
+			    int flags)
 {
 	struct iovec v[16];
 	ssize_t r = (ssize_t)n;
-	int chunks;
 
-	if (!(x->flags & MSG_TRUNC)) {
-		chunks = chunks_left(s, x, v, 16, n);
-		if (x->again)
-			return -ESTALE;
+	if (!(flags & MSG_TRUNC))
 		/* cppcheck-suppress uninitvar; cursor_iov() fills v in */
-		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, chunks, x->flags & MSG_PEEK);
-	}
+		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, cursor_iov(c, v, 16, n),
+				flags & MSG_PEEK);
 	if (r < 0)
 		return r;
-	cursor_moved(&x->c, (size_t)r);
-	if (!(x->flags & MSG_PEEK))
+	cursor_step(c, (size_t)r);
+	if (!(flags & MSG_PEEK))
 		took_from_ring(s, (size_t)r);
 	return r;
 }
 
 /* n bytes of the ring, behind `peeked`, into the cursor. False: not all of that memory is the
- * caller's, and where the cursor stands says nothing. Without the lock. */
-static bool copy_to(struct cursor *c, struct usermem *m, const struct ring_rx *ring,
-		    uint64_t peeked, size_t n)
+ * caller's, and where the cursor stands says nothing. rcv.lock held. */
+static bool copy_out(struct stream *s, struct cursor *c, uint64_t peeked, size_t n, int flags)
 {
-	size_t part, good;
+	for (size_t at = 0; at < n;) {
+		size_t part = c->iov->iov_len - c->skip, good;
 
-	cursor_settle(c);
-	for (size_t at = 0; at < n; at += part) {
-		char *p = c->here.iov_base;
+		if (part > n - at)
+			part = n - at;
+		good = part;
+		if (part && !(flags & MSG_TRUNC)) {
+			char *p = (char *)c->iov->iov_base + c->skip;
 
-		part = c->here.iov_len < n - at ? c->here.iov_len : n - at;
-		good = usermem_ok(m, p, part, true);
-		if (good >= COPY_SHARE_MIN)
-			ring_rx_copy_by(ring, peeked + at, p, good, copy_shared);
-		else if (good)
-			ring_rx_copy(ring, peeked + at, p, good);
+			good = usermem_ok(&s->rcv.mem, p, part, true);
+			if (good >= COPY_SHARE_MIN)
+				ring_rx_copy_by(&s->rcv.ring, peeked + at, p, good, copy_shared);
+			else if (good)
+				ring_rx_copy(&s->rcv.ring, peeked + at, p, good);
+		}
 		if (good < part)
 			return false;
+		at += part;
 		cursor_step(c, part);
+		if (at < n)
+			cursor_skip_empty(c);
 	}
 	return true;
 }
 
-/* The same, or -EFAULT, or -ESTALE. rcv.lock held, and given for a while. */
-static int copy_out(struct stream *s, struct receiving *x, uint64_t peeked, size_t n)
+/* The block that the sender offers. As direct_read(). rcv.lock held. */
+static ssize_t take_offer(struct stream *s, struct cursor *c, int flags)
 {
-	struct ring_rx ring = s->rcv.ring;
-	struct apart a;
-	bool good;
-
-	if (x->flags & MSG_TRUNC) {
-		cursor_moved(&x->c, n);
-		return 0;
-	}
-	apart_begins(s, &a);
-	good = copy_to(&x->c, &a.mem, &ring, peeked, n);
-	if (!apart_ends(s, x, &a))
-		return -ESTALE;
-	return good ? 0 : -EFAULT;
-}
-
-/* The block that the sender offers. As direct_read(). Its copy may never end, and is found to be
- * overtaken: so others may have the turn meanwhile. rcv.lock held, and given for a while. */
-static ssize_t take_offer(struct stream *s, struct receiving *x)
-{
-	bool waits = !(x->flags & MSG_DONTWAIT) &&
-		     !atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 	struct iovec v[16];
-	ssize_t got;
-	int n = 0;
+	int n = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
+	bool waits = !(flags & MSG_DONTWAIT) &&
+		     !atomic_load_explicit(&s->nonblock, memory_order_relaxed);
+	ssize_t got = s->wired ? pull_read(s, v, n, waits) : direct_read(s, v, n);
 
-	if (!(x->flags & (MSG_PEEK | MSG_TRUNC)))
-		n = chunks_left(s, x, v, 16, SIZE_MAX);
-	if (x->again || !direct_offered(&s->rcv.ring))
-		return x->again ? -ESTALE : 0;
-	turn_lend(s, &s->rcv.turn);
-	got = s->wired ? pull_read(s, v, n, waits) : direct_read(s, v, n);
-	x->mine = turn_take(&s->rcv.turn);
-	if (got > 0) {
-		cursor_moved(&x->c, (size_t)got);
-		count(&s->moves.fast_bytes[PATH_KINDS], (size_t)got);
-	} else if (!got) {
+	if (got > 0)
+		cursor_step(c, (size_t)got);
+	else if (!got)
 		stream_show(s, 1);
-	}
-	return got || x->mine ? got : -ESTALE;
+	return got;
 }
 
-/* n bytes, or fewer, of what is in the ring behind `peeked`. Count, -EAGAIN, -EIO, -EFAULT,
- * -ESTALE. rcv.lock held, and given for a while. */
-static ssize_t take_chunk(struct stream *s, struct receiving *x, uint64_t peeked, size_t n,
-			  size_t chunk)
-{
-	struct cursor before = x->c;
-	bool dev;
-	int r;
-
-	n = ring_rx_alike(&s->rcv.ring, s->rcv.ring.rd + peeked, n, &dev);
-	if (dev)
-		return device_chunk(s, x, n, peeked);
-	if (n > chunk)
-		n = chunk;
-	r = copy_out(s, x, peeked, n);
-	if (r) {
-		x->c = before;	/* the kernel drops its whole chunk, too */
-		return r;
-	}
-	if (!(x->flags & MSG_PEEK))
-		took_from_ring(s, n);
-	return (ssize_t)n;
-}
-
-/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE: again, from the start.
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_read().
  * `first`: nothing was read before; else an offer stays for the next call, since it may have to
- * forget what was read. rcv.lock held, and given for a while. */
-static long ring_recv(struct stream *s, struct receiving *x, bool first)
+ * forget what was read. rcv.lock held. */
+static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
-	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(x->c.left), copied = 0;
-	bool peek = x->flags & MSG_PEEK;
+	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left), copied = 0;
 	uint64_t peeked = 0;
 
-	while (x->c.left) {
+	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rcv.ring) - peeked;
+		struct cursor before = *c;
 		ssize_t r;
 		size_t n;
+		bool dev;
 
-		if (avail < x->c.left) {
+		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rcv.ring))
 				return -EPROTO;
 			avail = ring_rx_avail(&s->rcv.ring) - peeked;
 		}
-		n = x->c.left < avail ? x->c.left : avail;
+		n = c->left < avail ? c->left : avail;
 		if (!n && stream_look_at_wire(s))
 			continue;
 		if (!n && direct_offered(&s->rcv.ring)) {
 			if (done || !first)
 				break;
-			r = take_offer(s, x);
+			r = take_offer(s, c, flags);
 			if (r < 0)
 				return r;
 			done = (size_t)r;
-			if (!x->mine)
-				break;
 			if (r)
 				continue;
 		}
@@ -299,21 +253,41 @@ static long ring_recv(struct stream *s, struct receiving *x, bool first)
 			direct_idle(s);
 			break;
 		}
-		r = take_chunk(s, x, peeked, n, chunk);
-		if (r < 0 && !done && r != -EAGAIN)
-			return r;
-		if (r < 0)
-			break;
-		done += (size_t)r;
-		copied += (size_t)r;
-		if (peek)
-			peeked += (uint64_t)r;
+		n = ring_rx_alike(&s->rcv.ring, s->rcv.ring.rd + peeked, n, &dev);
+		if (dev) {
+			r = device_chunk(s, c, n, peeked, flags);
+			if (r == -EIO && !done)
+				return r;
+			if (r < 0)
+				break;
+			done += (size_t)r;
+			if (flags & MSG_PEEK)
+				peeked += (uint64_t)r;
+			continue;
+		}
+		if (n > chunk)
+			n = chunk;
+		if (!copy_out(s, c, peeked, n, flags)) {
+			*c = before;	/* the kernel drops its whole chunk, too */
+			if (done)
+				break;
+			return -EFAULT;
+		}
+		done += n;
+		copied += n;
+		if (flags & MSG_PEEK)
+			peeked += n;
+		else
+			took_from_ring(s, n);
 	}
 	copy_done(copied);
 	if (!done)
-		return x->c.left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
-	if (!peek && s->rcv.cut.back_pending)
-		stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
+		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
+	if (!(flags & MSG_PEEK)) {
+		count(&s->moves.fast_bytes[PATH_KINDS], done);
+		if (s->rcv.cut.back_pending)
+			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
+	}
 	return (long)done;
 }
 
@@ -332,11 +306,33 @@ static bool true_fin(struct stream *s)
 	return stream_at_end(s);
 }
 
-static long try_recv(struct stream *s, struct receiving *x);
+/* While frozen TCP has only a part of what the ring still shows. `r`: what a peek found in TCP. */
+static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
+{
+	struct cursor at = *c;
+	size_t done = r > 0 ? (size_t)r : 0, got;
+
+	cursor_step(&at, done);
+	do {
+		uint64_t held = stream_held(s, s->rcv.cut.rd + done);
+		struct iovec v[16];
+		int n = cursor_iov(&at, v, 16, SIZE_MAX);
+
+		if (flags & MSG_TRUNC)
+			got = held < at.left ? held : at.left;
+		else
+			got = stream_peek_held(s, s->rcv.cut.rd + done, v, n);
+		cursor_step(&at, got);
+		done += got;
+	} while (got && at.left);
+	return done ? (long)done : r;
+}
+
+static long try_recv(struct stream *s, int fd, struct cursor *c, int flags);
 
 /* TCP gave `r`: a reset. What the ring still has comes before the error. Who sends through a ring
  * must hear of it, too. rcv.lock held. */
-static long tcp_reset(struct stream *s, struct receiving *x, long r)
+static long tcp_reset(struct stream *s, int fd, struct cursor *c, int flags, long r)
 {
 	bool kernels = s->rcv.cut.state == CUT_RX_T;
 
@@ -345,21 +341,20 @@ static long tcp_reset(struct stream *s, struct receiving *x, long r)
 	lock_take(&s->snd.lock);
 	stream_peer_dead(s);
 	lock_give(&s->snd.lock);
-	return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, x) : r;
+	return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 }
 
 /* TCP gave `r`: 0, or -errno. What the read gives. rcv.lock held. */
-static long tcp_gave_none(struct stream *s, struct receiving *x, long r)
+static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags, long r)
 {
 	bool bound = !atomic_load(&s->peer_gone) && atomic_load(&s->link);
 
-	/* not of the connection */
-	if (r == -EAGAIN || r == -EFAULT || r == -ESTALE)
+	if (r == -EAGAIN || r == -EFAULT)	/* EFAULT: of the caller, not of the connection */
 		return r;
 	if (r < 0 && !stream_fallback_both(s) && bound)
-		return tcp_reset(s, x, r);
+		return tcp_reset(s, fd, c, flags, r);
 	/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
-	if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(x->fd) == TCP_ESTABLISHED))
+	if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
 		return 0;
 	/* its process may have ended, and left input unread */
 	if (r == 0 && bound) {
@@ -373,7 +368,7 @@ static long tcp_gave_none(struct stream *s, struct receiving *x, long r)
 			return -EAGAIN;
 		}
 		if (atomic_load(&s->peer_gone))
-			return try_recv(s, x);
+			return try_recv(s, fd, c, flags);
 	}
 	if (r == 0 && true_fin(s)) {
 		s->rcv.eof = 1;
@@ -395,14 +390,25 @@ static long tcp_gave_none(struct stream *s, struct receiving *x, long r)
 			return -ECONNRESET;
 		s->rcv.ring.rd = s->rcv.cut.rd;
 		s->rcv.ring.wr = s->rcv.cut.rd;
-		return ring_recv(s, x, true);
+		return ring_recv(s, c, flags, true);
 	}
 	return r ? r : at_the_end(s);
 }
 
+/* n bytes were read from TCP. rcv.lock held. */
+static void took_from_tcp(struct stream *s, uint64_t n)
+{
+	s->rcv.cut.rd += n;
+	atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], n, memory_order_relaxed);
+	if (s->rcv.cut.state == CUT_RX_K)
+		ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
+	if (s->rcv.cut.back_pending)
+		stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try
- * again. rcv.lock held, and given for a while. */
-static long try_recv(struct stream *s, struct receiving *x)
+ * again. rcv.lock held. */
+static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
 	uint64_t tcp = cut_rx_tcp_left(&s->rcv.cut);
 	size_t done = 0;
@@ -418,21 +424,26 @@ static long try_recv(struct stream *s, struct receiving *x)
 		return 0;
 	}
 	if (tcp) {
-		r = tcp_recv(s, x, tcp);
+		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
+			r = peek_on(s, c, r, flags);
 		if (r <= 0)
-			return tcp_gave_none(s, x, r);
+			return tcp_gave_none(s, fd, c, flags, r);
+		if (!(flags & MSG_PEEK))
+			took_from_tcp(s, (uint64_t)r);
 		done = (size_t)r;
-		if (x->again || s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
+		cursor_step(c, done);
+		if (s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
 		/* Exactly at S. What came into the ring before was nobody's event while TCP's
 		 * bytes were in front of it; an edge-triggered waiter that does not read on
 		 * (FIONREAD told it less) needs one now. */
 		stream_wake(s);
-		if (!x->c.left)
+		if (!c->left)
 			return (long)done;
 		/* go on without a short read */
 	}
-	r = ring_recv(s, x, !done);
+	r = ring_recv(s, c, flags, !done);
 	if (r == -EPROTO || r == -EIO) {
 		if (r == -EPROTO)
 			stream_protocol_error(s);
@@ -487,15 +498,15 @@ struct attempt {
 	uint32_t epoch;
 };
 
-/* `done`: bytes of the call before. rcv.lock held, and given for a while. */
-static void recv_once(struct stream *s, struct receiving *x, size_t done, bool nonblock,
-		      bool switched, struct attempt *a)
+/* `done`: bytes of the call before. rcv.lock held. */
+static void recv_once(struct stream *s, int fd, struct cursor *c, int flags, size_t done,
+		      bool nonblock, bool switched, struct attempt *a)
 {
-	bool resent = stream_rx_resent(s), peek = x->flags & MSG_PEEK, shut;
+	bool resent = stream_rx_resent(s), peek = flags & MSG_PEEK, shut;
 	long r;
 
 	a->tcp = cut_rx_tcp_left(&s->rcv.cut) != 0;
-	a->r = r = try_recv(s, x);
+	a->r = r = try_recv(s, fd, c, flags);
 	if (r == -ESTALE)
 		return;
 	shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut.rd);
@@ -505,11 +516,11 @@ static void recv_once(struct stream *s, struct receiving *x, size_t done, bool n
 		stream_show(s, (uint64_t)r);
 	a->owed = false;
 	if (peek && r > 0)
-		a->owed = x->c.left && !switched && stream_owes_peek(s, (uint64_t)r, resent);
+		a->owed = c->left && !switched && stream_owes_peek(s, (uint64_t)r, resent);
 	else if (r > 0)
-		a->owed = x->c.left && !switched && stream_owes_more(s, resent);
+		a->owed = c->left && !switched && stream_owes_more(s, resent);
 	else if (r == -EAGAIN && (nonblock || done || shut))
-		a->owed = x->c.left && !switched &&
+		a->owed = c->left && !switched &&
 			  (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
 	a->empty_reads = atomic_load_explicit(&s->nonblock, memory_order_relaxed) &&
 			 asks_again(s, r);
@@ -521,132 +532,69 @@ static void recv_once(struct stream *s, struct receiving *x, size_t done, bool n
 	a->r = r;
 }
 
-/* The stream went on meanwhile, and there may be more. */
-static bool goes_on(const struct receiving *x, long r)
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
-	return x->again && x->mine &&
-	       (r == -ESTALE || (r > 0 && x->c.left && !(x->flags & MSG_PEEK)));
-}
-
-/* In one go: a handler that ran in between would take what comes next. *done: bytes before the last
- * look; *before: where that began. As recv_once(). */
-static void recv_now(struct stream *s, struct receiving *x, size_t *done, bool nonblock,
-		     bool switched, struct attempt *a, struct cursor *before)
-{
-	*before = x->c;
-	x->again = false;
-	recv_once(s, x, *done, nonblock, switched, a);
-	while (goes_on(x, a->r) && stream_still_named(s, x->gen, &x->fd)) {
-		if (a->r > 0)
-			*done += (size_t)a->r;
-		else
-			x->c = *before;
-		*before = x->c;
-		x->again = false;
-		recv_once(s, x, *done, nonblock, switched, a);
-	}
-}
-
-/* As stream_recv(). locked: rcv.lock is held, there is one chunk, and it is the stream's. */
-static __attribute__((noinline)) ssize_t recv_long(struct stream *s, int fd,
-						   const struct iovec *iov, int n, int flags,
-						   uint32_t gen, bool locked)
-{
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	struct call call = { .mark = signals_mark() };
 	bool peek = flags & MSG_PEEK, late = false;
-	struct receiving x = { .fd = fd, .flags = flags, .gen = gen };
+	struct cursor c, before;
 	struct stream_peeked waited = { 0, 0 };
-	struct cursor before;
 	size_t done = 0;
 	long r;
 
-	r = cursor_init(&x.c, iov, n);
-	if (r || !x.c.left) {
-		if (locked)
-			lock_give(&s->rcv.lock);
+	r = cursor_init(&c, iov, n);
+	if (r)
 		return r;
-	}
-	for (;; locked = false) {
-		struct attempt a = { .r = 0 };
+	if (!c.left)
+		return 0;
+	for (;;) {
+		struct attempt a;
 		bool nonblock;
 
-		if (!locked)
-			lock_take(&s->rcv.lock);
-		if (!stream_still_named(s, gen, &x.fd)) {
+		lock_take(&s->rcv.lock);
+		if (!stream_still_named(s, gen, &fd)) {
 			lock_give(&s->rcv.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
-		/* what comes next may have been read in a handler */
-		if (done && signals_since(call.mark)) {
+		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
 			lock_give(&s->rcv.lock);
-			return (ssize_t)done;
-		}
-		x.mine = turn_take(&s->rcv.turn);
-		if (!x.mine) {
-			turn_wait(&s->rcv.lock, &s->rcv.turn);
-			continue;
+			return r;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
 			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
-		recv_now(s, &x, &done, nonblock, call.switched_path, &a, &before);
-		if (x.mine)
-			turn_over(s, &s->rcv.lock, &s->rcv.turn);
-		else
-			lock_give(&s->rcv.lock);
+		before = c;
+		recv_once(s, fd, &c, flags, done, nonblock, call.switched_path, &a);
+		lock_give(&s->rcv.lock);
 		r = a.r;
-		if (r == -ESTALE) {
-			x.c = before;
+		if (r == -ESTALE)
 			continue;
-		}
 		if (a.empty_reads)
-			found_poller(s, x.fd, gen);
+			found_poller(s, fd, gen);
 		if (a.hiccup) {
-			stream_ride_out(s, x.fd, EPOLLIN, a.epoch, &call);
+			stream_ride_out(s, fd, EPOLLIN, a.epoch, &call);
 			continue;
 		}
-		if (r > 0 && a.tcp && x.c.left && !peek && (a.owed || flags & MSG_WAITALL) &&
-		    at_mark(x.fd))
+		if (r > 0 && a.tcp && c.left && !peek && (a.owed || flags & MSG_WAITALL) &&
+		    at_mark(fd))
 			return (ssize_t)done + r;
-		if (a.owed && stream_await_peeked(s, gen, x.fd, peek && r > 0, &waited)) {
+		if (a.owed && stream_await_peeked(s, gen, fd, peek && r > 0, &waited)) {
 			if (peek)
-				x.c = before;
+				c = before;
 			else if (r > 0)
 				done += (size_t)r;
 			continue;
 		}
 		if (r > 0) {
 			done += (size_t)r;
-			if (!(flags & MSG_WAITALL) || !x.c.left || nonblock || peek)
+			if (!(flags & MSG_WAITALL) || !c.left || nonblock || peek)
 				return (ssize_t)done;
 			continue;
 		}
 		if (r != -EAGAIN || nonblock || (done && !(flags & MSG_WAITALL)))
 			return done ? (ssize_t)done : r;
 		call.done = done;
-		r = stream_call_wait(s, x.fd, EPOLLIN, &call, &late);
+		r = stream_call_wait(s, fd, EPOLLIN, &call, &late);
 		if (r)
 			return done ? (ssize_t)done : r;
 	}
-}
-
-ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
-{
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-	char own[SMALL_MAX];
-	struct iovec v;
-	size_t got;
-
-	if (n != 1)
-		return recv_long(s, fd, iov, n, flags, gen, false);
-	v = *iov;
-	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || v.iov_len - 1 >= SHORT_MAX ||
-	    !usermem_known(&s->rcv.mem, v.iov_base, v.iov_len))
-		return recv_long(s, fd, &v, 1, flags, gen, false);
-	lock_take(&s->rcv.lock);
-	if (!stream_still_named(s, gen, &fd)) {
-		lock_give(&s->rcv.lock);
-		return -EBADF;
-	}
-	got = short_recv(s, v.iov_base, v.iov_len, v.iov_len <= SMALL_MAX ? own : NULL);
-	return got ? (ssize_t)got : recv_long(s, fd, &v, 1, flags, gen, true);
 }

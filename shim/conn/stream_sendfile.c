@@ -207,10 +207,6 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 			lock_give(&s->snd.lock);
 			return f->done ? (ssize_t)f->done : -EBADF;
 		}
-		if (atomic_load_explicit(&s->snd.turn, memory_order_relaxed)) {
-			turn_wait(&s->snd.lock, &s->snd.turn);
-			continue;
-		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = send_some_file(s, fd, f, nonblock);
 		if (f->done)

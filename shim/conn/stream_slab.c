@@ -277,34 +277,20 @@ void stream_free(struct stream *s)
 	slab_give(s);
 }
 
-/* A thread may still be inside a kernel call on the closed socket, or in a copy; the last to leave
- * frees. Two may think so, and by the time that the second does the struct may be free, or another
- * stream's: `gen` is of when the caller knew whose it is. */
+/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. Two may
+ * think so, and by the time that the second does the struct may be free, or another stream's: `gen`
+ * is of when the caller knew whose it is. */
 bool stream_try_free(struct stream *s, uint32_t gen)
 {
 	uint64_t was = (uint64_t)gen << LIFE_GEN, now = was;
 
 	if (!gen_lives(gen))
 		return true;
-	if (atomic_load(&s->snd.turn) || atomic_load(&s->rcv.turn))
-		return false;
 	if (atomic_compare_exchange_strong(&s->life, &now, was + (1ull << LIFE_GEN)))
 		slab_give(s);
 	else if (now >> LIFE_GEN == gen)
 		return false;
 	return true;
-}
-
-/* Somebody waits for the last one to leave: a cut, or the end of a closed stream. */
-__attribute__((noinline)) void stream_was_last(struct stream *s, uint32_t gen)
-{
-	int e = errno;
-
-	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s, gen);
-	else
-		bg_look(s);
-	errno = e;
 }
 
 void stream_fork_lock(void) { lock_take(&slab); }

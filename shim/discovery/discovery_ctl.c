@@ -680,10 +680,9 @@ void rv_unbind(struct stream *s)
 		return;
 	stream_lock(s);
 	/* An error that the application has not heard of yet is told by us. */
-	if (((stream_fallback_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
-	     (atomic_load(&s->dead) &&
-	      (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) &&
-	    !stream_in_turn(s)) {
+	if ((stream_fallback_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
+	    (atomic_load(&s->dead) &&
+	     (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;
 

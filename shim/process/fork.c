@@ -466,9 +466,7 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->snd.ring_full, 0);
-	atomic_store(&s->snd.turn, 0);		/* of threads that are not here */
-	atomic_store(&s->rcv.turn, 0);
-	s->direct.stuck = s->direct.held.held = 0;
+	s->direct.stuck = s->direct.held.held = 0;	/* of a thread that is not here */
 	s->direct.done = 0;
 	s->pull = (struct pull){ .open = false };
 	s->direct.reading = (struct direct_reading){ .to = 0 };

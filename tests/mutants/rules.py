@@ -99,10 +99,10 @@ MUTANTS = [
      "links without a connection are kept",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh unproven", 1),
     ("GONE_FD", "shim/conn/stream_recv.c",
-     "		if (!stream_still_named(s, gen, &x.fd)) {\n"
+     "		if (!stream_still_named(s, gen, &fd)) {\n"
      "			lock_give(&s->rcv.lock);\n			return done ? "
-     "(ssize_t)done : -EBADF;\n		}\n		/* what comes",
-     "		/* what comes",
+     "(ssize_t)done : -EBADF;\n		}\n		if (!done",
+     "		(void)gen;\n		if (!done",
      "a call that slept goes on with an fd that is another file by now",
      "SHIM=build/librdmashim.so bash tests/snippets/run.sh threads", 1),
     ("OVERFLOW", "shim/conn/late.c",

@@ -47,8 +47,7 @@ asks() {
 asks stream_view.c stream_rx_promised promised
 asks stream_view.c stream_view view_once
 asks stream_view.c view_once promised
-asks stream_recv.c recv_long recv_now
-asks stream_recv.c recv_now recv_once
+asks stream_recv.c stream_recv recv_once
 asks stream_recv.c recv_once stream_rx_promised
 asks stream_int.h stream_owes_any stream_rx_promised
 asks stream_peeked.c stream_unread_count stream_owes_any

@@ -51,7 +51,7 @@ START_TEST(of_another_user)
 	begin();
 	atomic_store(&peer_of_tx.no_direct, true);
 	atomic_store(&peer_of_rx.no_read, true);
-	ck_assert_int_eq(send_plain(&tx, block, N), 0);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
 	offered(0);
 	ck_assert_int_eq(take(&iov, 1), 0);
@@ -61,7 +61,7 @@ END_TEST
 
 static void is_refused(void)
 {
-	ck_assert_int_eq(send_plain(&tx, block, N), 0);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
 	ck_assert(atomic_load(&peer_of_tx.no_direct));
 	offered(0);
@@ -107,7 +107,7 @@ START_TEST(of_rights_by_exec)
 		ours.caps = theirs.caps = 1ull << CAP_SYS_PTRACE;
 		ours.uid = theirs.uid = uid;
 		takes = true;
-		ck_assert_int_eq(send_plain(&tx, block, N), uid ? 0 : N);
+		ck_assert_int_eq(direct_send(&tx, block, N), uid ? 0 : N);
 	}
 	memset(buffer, 0, N);
 	is_refused();
@@ -125,7 +125,7 @@ START_TEST(of_more_rights)
 	offered(0);
 	ck_assert_int_eq(take(&iov, 1), N);
 	takes = true;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ static void later(uint64_t ns)
 static void one_block_goes(void)
 {
 	takes = true;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 	memset(buffer, 0, N);
 	takes = false;
 }
@@ -182,10 +182,10 @@ START_TEST(of_a_copy)
 	takes = true;
 	copied = true;
 	atomic_store(&sh.offer_addr, 0);
-	ck_assert_int_eq(send_plain(&tx, block, N), 0);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
 	copied = false;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 }
 END_TEST
 
@@ -196,7 +196,7 @@ START_TEST(rights_are_looked_at_now_and_then)
 	takes = true;
 	looks_at_rights = 0;
 	for (int i = 0; i < 100; i++)
-		ck_assert_int_eq(send_plain(&tx, block, N), N);
+		ck_assert_int_eq(direct_send(&tx, block, N), N);
 	ck_assert_int_eq(looks_at_rights, 3);	/* of us, of the peer by each link */
 }
 END_TEST
@@ -207,10 +207,10 @@ START_TEST(ours_had_been_more)
 	begin();
 	takes = true;
 	ours.caps = theirs.caps = 7;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 	ours.caps = theirs.caps = 6;
 	peer_of_tx.looked_ns = peer_of_rx.looked_ns = 0;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 }
 END_TEST
 
@@ -219,7 +219,7 @@ START_TEST(rights_that_nobody_tells)
 {
 	begin();
 	unknown = true;
-	ck_assert_int_eq(send_plain(&tx, block, N), 0);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
 	offered(0);
 	ck_assert_int_eq(take(&iov, 1), 0);
@@ -229,7 +229,7 @@ START_TEST(rights_that_nobody_tells)
 	offered(0);
 	ck_assert_int_eq(take(&iov, 1), N);
 	takes = true;
-	ck_assert_int_eq(send_plain(&tx, block, N), N);
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 }
 END_TEST
 

@@ -6,7 +6,7 @@ static ssize_t sends(bool snapshot, bool veiled)
 {
 	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .ring = 43,
 		.at = 44, .rec = 7, .len = N,
-			.veiled = veiled }, false) : send_plain(&tx, block, N);
+			.veiled = veiled }, false) : direct_send(&tx, block, N);
 }
 
 START_TEST(offered_in_vain)

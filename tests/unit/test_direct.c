@@ -41,12 +41,6 @@ static struct stat_row row;
 static uint8_t block[N], buffer[N], second[N];
 static struct iovec iov = { buffer, N };
 
-/* As offer_plain() in stream_send.c, of a block that is there. */
-static ssize_t send_plain(struct stream *s, const void *p, size_t n)
-{
-	return direct_may(s) ? direct_send(s, p, n) : 0;
-}
-
 static void (*meanwhile)(void);
 static long readv_says;			/* a negative errno, or 0: it copies */
 static int begun, ended, dropped, release, release_read;
