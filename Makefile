@@ -66,7 +66,7 @@ obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
 # What a test names in its head: $(call head_line,KEY,FILE)
 head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '\n' ' ')
 
-# DEFERRED=no leaves the deferred lane out (docs/gpu.md). The objects are the same.
+# DEFERRED=no leaves the lazy GPU path out (docs/gpu.md). The objects are the same.
 lib_part := $(if $(filter no,$(DEFERRED)),no-deferred/)
 lib      := $(if $(and $(map_gen),$(wildcard shim/*/*.c)),$(B)/$(lib_part)librdmashim.so)
 ifneq ($(filter-out clean help,$(or $(MAKECMDGOALS),all)),)
@@ -132,7 +132,7 @@ help:
 	@echo '  bench-nic       TCP, raw verbs, the library on a simulated RDMA device'
 	@echo
 	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands;'
-	@echo 'DEFERRED=no leaves the deferred lane of device memory out'
+	@echo 'DEFERRED=no leaves the lazy GPU path out'
 
 all: deps $(lib) $(rdmastat) $(rdmarun)
 

@@ -25,7 +25,7 @@ Made by `tools/gen-calls-doc.sh` from `shim/libc/calls.def`; do not edit.
 ## Interposed
 
 What a wrapper does when the fd is a TCP connection that the library follows. For any other fd,
-and for a connection that stays on TCP for good, the call goes straight to libc. "Goes home
+and for a connection that stays on TCP for good, the call goes straight to libc. "Falls back
 first": the connection goes back to TCP, for good, before libc's call is made.
 
 | call | also as | in | for a stream |

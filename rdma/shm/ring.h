@@ -68,7 +68,7 @@ struct ring_shared {
 						 * it is the small one */
 	_Atomic uint64_t large_from;		/* bytes from this offset on lie there */
 	_Atomic uint64_t offer_ring, offer_at;	/* the block of offer_dev: which ring
-						 * (cuda_desc.ring_id), and where in it the first
+						 * (gpu_desc.ring_id), and where in it the first
 						 * byte is */
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP:
 						 * snd_una) */
@@ -82,7 +82,7 @@ struct ring_shared {
 	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
 	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
 	_Atomic uint64_t offer_read_n;		/* bytes that the receiver copied */
-	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or
+	_Atomic uint64_t offer_dev;		/* a struct gpu_desc in the sender's memory, or
 						 * 0; the receiver clears it if it read the block
 						 * itself */
 	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device

@@ -58,8 +58,8 @@
 	"	.cfi_endproc\n" \
 	".size \\name,.-\\name\n" \
 	".endm\n" \
-	"CUDA_AROUND cuda_around_fill cuda_veil_fill_all\n" \
-	"CUDA_AROUND cuda_around_wait cuda_veil_waiter\n" \
+	"CUDA_AROUND cuda_around_fill gpu_veil_fill_all\n" \
+	"CUDA_AROUND cuda_around_wait gpu_veil_waiter\n" \
 	".type cuda_writer_lazy,%function\n" \
 	"cuda_writer_lazy:\n" \
 	"	.cfi_startproc\n" SAVE_ALL_ \
@@ -74,14 +74,14 @@
 	"	hint 34\n" \
 	"	.if \\waits\n" AROUND_("cuda_around_wait") \
 	"	.else\n" \
-	"	adrp x16,cuda_veils\n" \
-	"	ldr w16,[x16,#:lo12:cuda_veils]\n" \
+	"	adrp x16,gpu_veils\n" \
+	"	ldr w16,[x16,#:lo12:gpu_veils]\n" \
 	"	cbz w16,2f\n" AROUND_("cuda_around_fill") \
 	"2:\n" \
 	"	.endif\n" \
 	"	.if \\writes\n" \
-	"	adrp x16,cuda_writers\n" \
-	"	add x16,x16,#:lo12:cuda_writers\n" \
+	"	adrp x16,gpu_writers\n" \
+	"	add x16,x16,#:lo12:gpu_writers\n" \
 	"3:	ldaxr x17,[x16]\n" \
 	"	add x17,x17,#1\n" \
 	"	stlxr w9,x17,[x16]\n" \

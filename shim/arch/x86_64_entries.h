@@ -28,7 +28,7 @@
 	"1:	ret\n" END_("name")
 
 /* Stub n counts, or not, and jumps to cuda_writer_real[n]; the first time by way of
- * cuda_writer_bind(). With veils, by way of cuda_veil_fill_all(), or always of cuda_veil_waiter().
+ * cuda_writer_bind(). With veils, by way of gpu_veil_fill_all(), or always of gpu_veil_waiter().
  * cuda_writer_lazy has its number on the stack. */
 #define ARCH_STUB_STEP 64
 #define ARCH_STUB_ALIGN ".p2align 6\n"
@@ -45,8 +45,8 @@
 	"	.cfi_endproc\n" \
 	".size \\name,.-\\name\n" \
 	".endm\n" \
-	"CUDA_AROUND cuda_around_fill cuda_veil_fill_all\n" \
-	"CUDA_AROUND cuda_around_wait cuda_veil_waiter\n" \
+	"CUDA_AROUND cuda_around_fill gpu_veil_fill_all\n" \
+	"CUDA_AROUND cuda_around_wait gpu_veil_waiter\n" \
 	".type cuda_writer_lazy,@function\n" \
 	"cuda_writer_lazy:\n" \
 	"	push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9\n" \
@@ -62,13 +62,13 @@
 	"	.if \\waits\n" \
 	"	call cuda_around_wait\n" \
 	"	.else\n" \
-	"	cmpl $0,cuda_veils(%rip)\n" \
+	"	cmpl $0,gpu_veils(%rip)\n" \
 	"	je 2f\n" \
 	"	call cuda_around_fill\n" \
 	"2:\n" \
 	"	.endif\n" \
 	"	.if \\writes\n" \
-	"	lock incq cuda_writers(%rip)\n" \
+	"	lock incq gpu_writers(%rip)\n" \
 	"	.endif\n" \
 	"	mov cuda_writer_real+8*(\\n)(%rip),%rax\n" \
 	"	test %rax,%rax\n" \

@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 /* a child was started, or exec() called, without it */
-enum not_home { LATE_NOT, LATE_AT_START, LATE_AT_EXEC };
+enum fallback_late { FALLBACK_IN_TIME, FALLBACK_LATE_AT_START, FALLBACK_LATE_AT_EXEC };
 
 struct fallback {
 	_Atomic uint8_t going;	/* stream_fall_back() waits; never earn again */
-	_Atomic uint8_t late;	/* enum not_home: the peer did not answer, and is not on the path
-				 * anew */
+	/* enum fallback_late: the peer did not answer, and is not on the path anew */
+	_Atomic uint8_t late;
 	_Atomic uint8_t rdhup;	/* the home socket showed FIN while cut */
 	_Atomic uint8_t was_fast;	/* among the connections that were on a fast path */
 	_Atomic uint8_t crowded;	/* its history says so: once is enough */

@@ -55,7 +55,7 @@ int fork_child_touch_until(struct stream *s, uint64_t end)
 				fork_ring_fd(fork_parent_bells[i]);
 			if (!owned(c))
 				break;
-			cell_wait_fallback(c, end);
+			holders_await_on_tcp(c, end);
 		}
 	}
 	atomic_store(&s->mode, MODE_TCP_ONLY);

@@ -243,7 +243,7 @@ void holders_want_fallback(struct holders *c)
 	atomic_fetch_add(&atomic_load(&holders)->requests, 1);
 }
 
-void cell_is_fallback(struct holders *c)
+void holders_say_on_tcp(struct holders *c)
 {
 	atomic_store(&c->on_tcp, 1);
 	word_ring(&c->on_tcp);
@@ -251,7 +251,7 @@ void cell_is_fallback(struct holders *c)
 
 #define MOMENT_US 10000
 
-bool cell_wait_fallback(struct holders *c, uint64_t end_us)
+bool holders_await_on_tcp(struct holders *c, uint64_t end_us)
 {
 	uint64_t now = now_us(), until = now + MOMENT_US < end_us ? now + MOMENT_US : end_us;
 

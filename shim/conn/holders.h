@@ -39,10 +39,10 @@ void holders_leave(struct holders *c);		/* this process, which holds it no more 
 /* Asks the process that has the stream on a path to take it back to TCP; it looks when its bell
  * rings. */
 void holders_want_fallback(struct holders *c);
-void cell_is_fallback(struct holders *c);		/* says so to all who wait for it */
+void holders_say_on_tcp(struct holders *c);		/* says so to all who wait for it */
 /* Until it is said, or a moment: who would say it may have ended, and a child that was taken
  * over may have silenced the bell, of which nobody hears. False: `end_us` has come. */
-bool cell_wait_fallback(struct holders *c, uint64_t end_us);
+bool holders_await_on_tcp(struct holders *c, uint64_t end_us);
 uint32_t holders_requests(void);			/* counts the calls of that, of all
 							 * processes */
 

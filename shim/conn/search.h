@@ -14,17 +14,19 @@
 
 #include "base/sock.h"
 
-enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
+enum search_state { SEARCH_NONE, SEARCH_LISTEN, SEARCH_TRY, SEARCH_ASKED, SEARCH_DONE,
+		    SEARCH_FAILED, SEARCH_CALL, SEARCH_LATER };
 
 struct search {
-	uint8_t state;			/* enum rv_state */
+	uint8_t state;			/* enum search_state */
 	uint8_t tries;
 	uint8_t other;			/* one with another version of the library connected */
 	uint8_t hung_up;		/* so often at our HELLO */
 	int fd;				/* listening on the tuple's name, or -1 */
 	uint8_t foreign;		/* the other end is another user's */
 	uint8_t marked, unmarked;	/* its socket says: one of us, or nobody */
-	uint8_t waits;			/* takes the part of the end that accepted: rv_awaits() */
+	/* takes the part of the end that accepted: search_awaits() */
+	uint8_t waits;
 	uint8_t path;			/* enum path_kind by which it goes, or would go */
 	uint8_t lost;			/* paths that died under it: back-off */
 	uint64_t due_us, end_us;

@@ -279,11 +279,11 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
 /* Bytes of a dead peer that only the ring still has: no way leads to TCP for them. */
 static bool last_bytes(struct stream *s)
 {
-	if (s->rcv.cut.state == CUT_RX_K) {
+	if (s->rcv.cut.state == CUT_RX_RING) {
 		ring_rx_refresh(&s->rcv.ring);
 		return ring_rx_avail(&s->rcv.ring) > 0;
 	}
-	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.tail;
+	return s->rcv.cut.state == CUT_RX_FROZEN && s->rcv.cut.tail;
 }
 
 static bool is_on_tcp(struct stream *s)
@@ -293,7 +293,7 @@ static bool is_on_tcp(struct stream *s)
 	stream_lock(s);
 	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
 		stream_reset(s);	/* an error, not an EOF in their place */
-	h = !atomic_load(&s->link) || (stream_fallback_both(s) && !stream_arriving(s)) ||
+	h = !atomic_load(&s->link) || (stream_both_on_tcp(s) && !stream_arriving(s)) ||
 	    atomic_load(&s->peer_gone);
 	stream_unlock(s);
 	return h;
@@ -339,9 +339,9 @@ void stream_ask_fallback(struct stream *s)
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
 		stream_decline(s);
-		if (s->snd.cut.state != CUT_TX_T)
+		if (s->snd.cut.state != CUT_TX_TCP)
 			stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
-		if (s->rcv.cut.state == CUT_RX_K)
+		if (s->rcv.cut.state == CUT_RX_RING)
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	}
 	stream_unlock(s);
@@ -501,11 +501,11 @@ int stream_take_error(struct stream *s, uint32_t gen)
 {
 	int err = 0;
 
-	if (!atomic_load(&s->err) && (!atomic_load(&s->link) || stream_fallback_both(s)))
+	if (!atomic_load(&s->err) && (!atomic_load(&s->link) || stream_both_on_tcp(s)))
 		return 0;
 	stream_lock(s);
 	if (atomic_load(&s->gen) == gen) {
-		stream_look_fallback(s);	/* its error would be told, and nobody know that
+		stream_look_for_reset(s);	/* its error would be told, and nobody know that
 						 * there was a reset */
 		err = atomic_exchange(&s->err, 0);
 	}
@@ -548,7 +548,7 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 		return stream_unread_count(s, gen, fd);
 	lock_take(&s->snd.lock);
 	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) &&
-	    atomic_load(&s->link) && s->snd.cut.state >= CUT_TX_K) {
+	    atomic_load(&s->link) && s->snd.cut.state >= CUT_TX_CUT_SENT) {
 		stream_look_at_wire(s);
 		ring_tx_refresh(&s->snd.ring);
 		n = (int)(s->snd.ring.wr - s->snd.ring.rd);

@@ -296,7 +296,7 @@ void stream_home_event(struct stream *s, uint32_t events);
 /* A reset that the kernel tells, and we have not heard of: heard of now, before the caller tells
  * it, or lets anybody use a direction that has just been cut over. False: there is none. Both
  * locks held. */
-bool stream_look_fallback(struct stream *s);
+bool stream_look_for_reset(struct stream *s);
 
 /* ---- falling back ---- */
 /* Rewinds both directions, waits until they are on TCP, makes it TCP-only with the reason. 0 or
@@ -310,7 +310,7 @@ int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since_us);
  * since_us (patience_ns()); and that it passed in vain. */
 uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since_us);
 void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since_us);
-/* the same without waiting or pinning */
+/* the same without waiting, and not for good */
 void stream_ask_fallback(struct stream *s);
 void streams_count_tcp_only(void);	/* at the end of the process: what the kernel counted on
 					 * those */
@@ -319,7 +319,7 @@ bool stream_make_tcp_only(struct stream *s, enum reason r);
 
 /* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
  * moves bytes would put them out of order. */
-static inline bool fell_back(struct stream *s, enum reason r)
+static inline bool fall_back_now(struct stream *s, enum reason r)
 {
 	int e = errno;
 	bool ok = stream_fall_back(s, r) == 0;
@@ -328,12 +328,13 @@ static inline bool fell_back(struct stream *s, enum reason r)
 	return ok;
 }
 
-/* As fell_back(), for a stream that may not even be connected yet: then nothing needs to wait. */
+/* As fall_back_now(), for a stream that may not even be connected yet: then nothing needs to
+ * wait. */
 static inline bool tcp_only_now(struct stream *s, enum reason r)
 {
 	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) &&
 		stream_make_tcp_only(s, r)) ||
-	       fell_back(s, r);
+	       fall_back_now(s, r);
 }
 
 /* ---- calls about the socket ---- `gen` is of when the stream was looked up. If its number was

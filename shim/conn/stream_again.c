@@ -5,13 +5,13 @@
  */
 #include "conn/stream_int.h"
 
-bool ring_again(struct stream *s)
+bool ring_memory_again(struct stream *s)
 {
-	if (ring_take(s, s->snd.ring.size))
+	if (ring_memory_take(s, s->snd.ring.size))
 		return true;
 	stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 	if (cut_tx_on_ring(&s->snd.cut))	/* it cannot, or not yet */
-		ring_hold(s, s->snd.ring.size);
+		ring_memory_force(s, s->snd.ring.size);
 	bg_look(s);
 	return cut_tx_on_ring(&s->snd.cut);
 }

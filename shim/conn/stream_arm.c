@@ -76,14 +76,14 @@ bool stream_poller_gone(struct stream *s)
 
 	lock_take(&s->rcv.lock);
 	/* CUT comes, or not: then there is something to fall back from */
-	if (s->rcv.cut.state == CUT_RX_A) {
+	if (s->rcv.cut.state == CUT_RX_ARMED) {
 		over = false;
 	} else {
 		poller_stops(&s->rcv.poller);
 		SEEN("poller", s, "stops", 0, 0, s->rcv.poller.stopped);
 		stat_row_event(s->row, EVENT_POLLER_GONE,
 			       IDLE_ROUNDS_MOST << s->rcv.poller.stopped);
-		if (s->rcv.cut.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
+		if (s->rcv.cut.state == CUT_RX_RING && !atomic_load(&s->waits_seen)) {
 			log_line(3, "fd %d: nobody asks for its bytes, back to TCP",
 				 atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
@@ -121,7 +121,7 @@ bool stream_try_cut(struct stream *s)
 	bool had;
 
 	lock_take(&s->rcv.lock);
-	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
+	if (s->rcv.cut.state == CUT_RX_TCP && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
 	    !atomic_load(&s->plain.rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->earn.stopped) && !atomic_load(&s->fallback.going) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
@@ -131,14 +131,14 @@ bool stream_try_cut(struct stream *s)
 	lock_give(&s->rcv.lock);
 	lock_take(&s->snd.lock);
 	had = s->snd.held;
-	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) &&
-	    !stream_pauses(s) && ring_take(s, s->snd.ring.size)) {
+	if (s->snd.cut.state == CUT_TX_TCP && may_earn(s) && !atomic_load(&s->plain.tx) &&
+	    !stream_pauses(s) && ring_memory_take(s, s->snd.ring.size)) {
 		tx = prepare(s, sync_tx);
 		if (!tx && fork_may_cut(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 		} else if (!had) {
-			ring_free(s);
+			ring_memory_free(s);
 		}
 	}
 	lock_give(&s->snd.lock);

@@ -17,7 +17,7 @@ bool stream_unread_input(struct stream *s)
 {
 	int q = 0;
 
-	if (s->rcv.cut.state == CUT_RX_K) {
+	if (s->rcv.cut.state == CUT_RX_RING) {
 		stream_look_at_wire(s);
 		ring_rx_refresh(&s->rcv.ring);
 		if (ring_rx_avail(&s->rcv.ring) || direct_offered(&s->rcv.ring))
@@ -56,12 +56,12 @@ void stream_decline(struct stream *s)
 {
 	if (!atomic_load(&s->link))
 		return;
-	if (s->snd.cut.state == CUT_TX_A)
+	if (s->snd.cut.state == CUT_TX_ARMING)
 		stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 	/* An ARM that was never answered: armed, and at once frozen. */
-	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending)
+	if (s->rcv.cut.state == CUT_RX_TCP && s->rcv.cut.arm_pending)
 		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
-	if (s->rcv.cut.state == CUT_RX_A)
+	if (s->rcv.cut.state == CUT_RX_ARMED)
 		stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 }
 
@@ -109,7 +109,7 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 {
 	for (bool bound;; stream_unlock(s)) {
 		bound = atomic_load(&s->link);
-		if (bound && fork_shared(s) && !stream_fallback_both(s))
+		if (bound && fork_shared(s) && !stream_both_on_tcp(s))
 			/* the other process goes on with TCP */
 			stream_fall_back(s, REASON_SHARED);
 		if (bound && *keep < 0) {
@@ -131,8 +131,9 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
  */
 static bool must_linger(struct stream *s)
 {
-	return s->snd.cut.state >= CUT_TX_K || s->rcv.cut.state == CUT_RX_K ||
-	       (s->rcv.cut.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->others.passed));
+	return s->snd.cut.state >= CUT_TX_CUT_SENT || s->rcv.cut.state == CUT_RX_RING ||
+	       (s->rcv.cut.state == CUT_RX_FROZEN && !fork_shared(s) &&
+		!atomic_load(&s->others.passed));
 }
 
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
@@ -269,7 +270,7 @@ static int as_connected(int fd)
  */
 static void shut_reads(struct stream *s, int fd, bool connected)
 {
-	if (s->rcv.cut.state == CUT_RX_T)
+	if (s->rcv.cut.state == CUT_RX_TCP)
 		sys(SYS_shutdown, fd, SHUT_RD);
 	else if (connected)
 		atomic_store(&s->shut.rd_owed, 1);
@@ -293,7 +294,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -ENOTCONN;
 	}
-	if (!atomic_load(&s->link) || (stream_fallback_both(s) && !s->snd.cut.closing)) {
+	if (!atomic_load(&s->link) || (stream_both_on_tcp(s) && !s->snd.cut.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);

@@ -30,7 +30,7 @@ static void count_half_here(struct stream *s, bool tx)
 				      memory_order_relaxed);
 		base_is(&w->tx_base, s->snd.ring.wr, &w->tx_bytes[s->path]);
 	} else {
-		atomic_store_explicit(&s->moves.rx, m->n[s->rcv.cut.state == CUT_RX_K],
+		atomic_store_explicit(&s->moves.rx, m->n[s->rcv.cut.state == CUT_RX_RING],
 				      memory_order_relaxed);
 		base_is(&w->rx_base, s->rcv.ring.rd, &w->rx_bytes[s->path]);
 	}
@@ -51,7 +51,7 @@ static void publish_half(struct stream *s, bool tx)
 {
 	struct stat_row *w = s->row;
 	_Atomic uint8_t *path = tx ? &w->tx_path : &w->rx_path;
-	bool fast = tx ? cut_tx_on_ring(&s->snd.cut) : s->rcv.cut.state == CUT_RX_K;
+	bool fast = tx ? cut_tx_on_ring(&s->snd.cut) : s->rcv.cut.state == CUT_RX_RING;
 
 	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state,
 			      tx ? s->snd.cut.state : s->rcv.cut.state, memory_order_relaxed);
@@ -89,7 +89,7 @@ void stream_reset(struct stream *s)
  * true. snd.lock held. */
 void stream_publish_final(struct stream *s)
 {
-	/* pinned: TCP has bytes that were not counted */
+	/* TCP-only: TCP has bytes that were not counted */
 	if (!atomic_load(&s->link) || !s->snd.synced ||
 	    (stream_tcp_only(s) && !cut_tx_on_ring(&s->snd.cut)))
 		return;
@@ -148,7 +148,7 @@ static void count_resent(struct stream *s, uint64_t n)
 
 bool stream_resend(struct stream *s)
 {
-	while (s->snd.cut.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
+	while (s->snd.cut.state == CUT_TX_RESENDING && atomic_load(&s->peer_gone) != 2) {
 		uint64_t at = s->snd.cut.resend;
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->snd.ring, at, &n);
@@ -223,10 +223,10 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				s->snd.left_us = now_us();
 				ring_tx_open(&s->snd.ring, a->epoch, a->off);
 			} else {
-				ring_received(s);
+				ring_memory_received(s);
 				ring_rx_open(&s->rcv.ring, a->off);
 			}
-			atomic_store(&s->fallback.late, LATE_NOT);
+			atomic_store(&s->fallback.late, FALLBACK_IN_TIME);
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
 			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
 			TRACE3(cut, atomic_load(&s->fd), (int)tx, a->off);
@@ -351,7 +351,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (over(s))
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
-	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && epoch == s->rcv.cut.epoch - 1 &&
+	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_FROZEN && epoch == s->rcv.cut.epoch -
+	    1 &&
 	    stream_rx_coming(s)) {
 		s->rcv.resent_ns = now_ns();
 		s->rcv.resent_to = off;
@@ -360,20 +361,21 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_rx_step(&s->rcv.cut, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
-	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->fallback.rdhup) &&
+	if (before != CUT_RX_TCP && s->rcv.cut.state == CUT_RX_TCP &&
+	    atomic_load(&s->fallback.rdhup) &&
 	    !s->lost.reset_seen && !atomic_load(&s->err))
 		s->rcv.fin_known = 1;
 	/* who polls sees the end without a lock, perhaps at this moment */
-	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)
+	if (before == CUT_RX_RING && s->rcv.cut.state == CUT_RX_FROZEN)
 		stream_show_end(s, stream_final_in_ring(s));
-	if (s->wired && before == CUT_RX_K && s->rcv.cut.state != CUT_RX_K)
+	if (s->wired && before == CUT_RX_RING && s->rcv.cut.state != CUT_RX_RING)
 		pull_frozen(s, e);
-	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut.rd_owed)) {
+	if (s->rcv.cut.state == CUT_RX_TCP && atomic_load(&s->shut.rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
 		atomic_store(&s->shut.rd_owed, 0);
 	}
-	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T)
-		ring_back(s);
+	if (before != CUT_RX_TCP && s->rcv.cut.state == CUT_RX_TCP)
+		ring_memory_unused(s);
 	carry_out(s, false, &out);
 	if (out.n || s->rcv.cut.state != before || s->rcv.cut.arm_pending != arms)
 		event_ring(&stream_steps);
@@ -390,9 +392,9 @@ void stream_path_dead(struct stream *s)
 	bg_look(s);
 }
 
-bool stream_fallback_both(const struct stream *s)
+bool stream_both_on_tcp(const struct stream *s)
 {
-	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T &&
+	return s->snd.cut.state == CUT_TX_TCP && s->rcv.cut.state == CUT_RX_TCP &&
 	       !s->rcv.cut.arm_pending;
 }
 
@@ -451,7 +453,7 @@ void stream_detach(struct stream *s)
 	else if (s->direct.stuck)	/* after a reset */
 		direct_settle(s, true);
 	stream_give_large(s);
-	ring_free(s);
+	ring_memory_free(s);
 	direct_read_over(s, true);
 	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot
 				 * for good */

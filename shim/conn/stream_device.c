@@ -27,7 +27,7 @@
 #include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 
@@ -47,7 +47,7 @@
 
 struct block {
 	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
-	struct cuda_ref ref;
+	struct gpu_ref ref;
 	uint64_t seq;	/* until that is done() the device may read the snapshot, whatever the
 			 * peer has said */
 	bool here;		/* on one host: the peer has the bytes, or reads them out of the
@@ -101,7 +101,7 @@ static void block_end(struct block *b)
 	if (b->saved)
 		munmap(b->saved, b->hi - b->lo);
 	else
-		cuda_unref(&b->ref, false);
+		gpu_unref(&b->ref, false);
 }
 
 static bool idle(struct stream *s, const struct block *b)
@@ -162,14 +162,14 @@ bool device_room(struct stream *s)
 	return !atomic_load(&ending) && out_of(s) && s->device.out->n < BLOCKS;
 }
 
-void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
+void device_read(struct stream *s, const struct gpu_ref *ref, uint64_t to)
 {
 	struct device_out *o = out_of(s);
 
-	cuda_ref_used(ref);
+	gpu_ref_used(ref);
 	if (!o || o->n == BLOCKS) {	/* device_room() was asked before the offer, so who says
 					 * that breaks rules */
-		cuda_unref_late(ref);
+		gpu_unref_late(ref);
 		return;
 	}
 	o->block[o->n++] = (struct block){ .lo = to - ref->len, .hi = to, .ref = *ref,
@@ -227,9 +227,9 @@ static void here_end(struct stream *s, struct device_out *o)
 		if (!b->here)
 			o->block[kept++] = *b;
 		else if (idle(s, b))
-			cuda_unref(&b->ref, false);
+			gpu_unref(&b->ref, false);
 		else
-			cuda_unref_late(&b->ref);
+			gpu_unref_late(&b->ref);
 	}
 	o->n = kept;
 }
@@ -241,11 +241,11 @@ static void save(struct stream *s, struct block *b)
 	finish(s, b, PATIENCE_NAPS);
 	if (!mem)
 		return;
-	if (!cuda_region_read(&b->ref, b->at, mem, b->hi - b->lo)) {
+	if (!gpu_region_read(&b->ref, b->at, mem, b->hi - b->lo)) {
 		munmap(mem, b->hi - b->lo);
 		return;
 	}
-	cuda_unref(&b->ref, false);
+	gpu_unref(&b->ref, false);
 	b->saved = mem;
 }
 
@@ -351,7 +351,7 @@ static void unreached(struct link *l, int e)
 }
 
 /* The key of the ring of snapshots for this link. False: it has none. */
-static bool key_of(struct link *l, struct cuda_region *ring, uint32_t *ret)
+static bool key_of(struct link *l, struct gpu_region *ring, uint32_t *ret)
 {
 	int e;
 
@@ -359,23 +359,23 @@ static bool key_of(struct link *l, struct cuda_region *ring, uint32_t *ret)
 		return true;
 	if (atomic_load_explicit(&l->no_device, memory_order_relaxed))
 		return false;
-	cuda_region_open(ring);
+	gpu_region_open(ring);
 	e = l->path->device->reg(l, ring->base, ring->size, ring->dmabuf, false, ret);
-	cuda_region_close(ring);
+	gpu_region_close(ring);
 	if (e)
 		unreached(l, e);
 	return !e;
 }
 
-static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *ref, size_t *ret)
+static enum reason send_block(struct stream *s, const void *p, struct gpu_ref *ref, size_t *ret)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct device_out *o = out_of(s);
-	struct cuda_region ring;
+	struct gpu_region ring;
 	uint64_t size, room, at, takes, held, seq;
 	uint32_t key;
 
-	if (atomic_load(&ending) || !o || !cuda_region_of(ref, p, &ring, &at))
+	if (atomic_load(&ending) || !o || !gpu_region_of(ref, p, &ring, &at))
 		return REASON_DEVICE_MEMORY;
 	if (!key_of(l, &ring, &key))
 		return REASON_DEVICE_UNREACHED;
@@ -406,19 +406,19 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	return REASON_NONE;
 }
 
-size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
+size_t device_send(struct stream *s, const void *p, struct gpu_ref *ref)
 {
 	enum reason why;
 	size_t n = 0;
 
 	why = send_block(s, p, ref, &n);
 	if (why) {
-		cuda_ref_why(ref, why,
+		gpu_ref_why(ref, why,
 			     why == REASON_DEVICE_NOT_TAKEN && s->device.out->wanted < PATIENCE);
-		cuda_unref(ref, false);
+		gpu_unref(ref, false);
 		return 0;
 	}
-	cuda_ref_used(ref);
+	gpu_ref_used(ref);
 	ring_tx_publish(&s->snd.ring, n);
 	s->snd.cut.wr += n;
 	stat_add(STAT_copy_device, n);
@@ -443,7 +443,7 @@ const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
 			o->bounce = pages(BOUNCE);
 		if (*ret_n > BOUNCE)
 			*ret_n = BOUNCE;
-		return o->bounce && cuda_region_read(&b->ref, b->at + (off - b->lo), o->bounce,
+		return o->bounce && gpu_region_read(&b->ref, b->at + (off - b->lo), o->bounce,
 						     *ret_n)
 			       ? o->bounce
 			       : NULL;
@@ -453,7 +453,7 @@ const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
 
 /* ---- receiver ---- */
 
-static void grant(struct stream *s, struct link *l, const struct cuda_region *r, uint32_t key)
+static void grant(struct stream *s, struct link *l, const struct gpu_region *r, uint32_t key)
 {
 	struct ctl_msg m = { .type = CTL_DEVICE_RING, .version = CTL_VERSION, .slot = s->slot,
 			     .index = key,
@@ -465,21 +465,21 @@ static void grant(struct stream *s, struct link *l, const struct cuda_region *r,
 void device_grant(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
-	struct cuda_region r;
+	struct gpu_region r;
 	uint32_t key;
 	int landing, e;
 
 	if (s->rcv.ring.dev_size || atomic_load(&l->no_device))
 		return;
-	landing = cuda_landing_take(link_id(l), s->slot, &r);
+	landing = gpu_landing_take(link_id(l), s->slot, &r);
 	if (landing < 0)
 		return;
-	cuda_region_open(&r);
+	gpu_region_open(&r);
 	e = l->path->device->reg(l, r.base, r.size, r.dmabuf, true, &key);
-	cuda_region_close(&r);
+	gpu_region_close(&r);
 	if (e) {
 		unreached(l, e);
-		cuda_landing_give(link_id(l), s->slot);
+		gpu_landing_give(link_id(l), s->slot);
 		return;
 	}
 	l->path->device->land(l, s->slot, r.size);
@@ -504,7 +504,7 @@ void device_granted(struct stream *s, const struct ctl_msg *m)
 static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct iovec *iov,
 			 int niov)
 {
-	uint8_t part[CUDA_SMALL];
+	uint8_t part[GPU_SMALL];
 	size_t at = 0, room = 0;
 
 	for (int i = 0; i < niov; i++) {
@@ -514,7 +514,7 @@ static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct 
 	}
 	if (n > room)
 		n = room;
-	if (n > sizeof part || !cuda_landing_small(s->device.in, pos, part, n))
+	if (n > sizeof part || !gpu_landing_small(s->device.in, pos, part, n))
 		return 0;
 	for (int i = 0; i < niov && at < n; i++) {
 		size_t len = iov[i].iov_len < n - at ? iov[i].iov_len : n - at;
@@ -534,19 +534,20 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 
 	if (n > s->rcv.ring.dev_size - pos)
 		n = s->rcv.ring.dev_size - pos;
-	got = n <= CUDA_SMALL ? recv_small(s, pos, n, iov, niov) : 0;
+	got = n <= GPU_SMALL ? recv_small(s, pos, n, iov, niov) : 0;
 	if (!got)
-		got = cuda_landing_read(s->device.in, pos, n, iov, niov, peek);
+		got = gpu_landing_read(s->device.in, pos, n, iov, niov, peek);
 	if (!got) {
 		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it",
 			 atomic_load(&s->fd));
-		if (++s->device.lost == LOST_MOST || cuda_landing_over())
+		if (++s->device.lost == LOST_MOST || gpu_landing_over())
 			grant(s, l, NULL, 0);
-		if (s->rcv.cut.state == CUT_RX_K)
+		if (s->rcv.cut.state == CUT_RX_RING)
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 		bg_look(s);
 		/* Who held them is gone, so nobody will send them again. */
-		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_K || s->rcv.cut.tail
+		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_RING ||
+			s->rcv.cut.tail
 			       ? -EIO
 			       : -EAGAIN;
 	}
@@ -555,7 +556,7 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 	return (ssize_t)got;
 }
 
-const struct cuda_user device_user = {
+const struct gpu_user device_user = {
 	.settle = device_settle_all, .save = device_save_all, .end = device_end,
 		.forked = device_after_fork, .pins = wire_any,
 };

@@ -10,7 +10,7 @@
  * it may be by then, does not count. That is done after a second, and before the machine steps,
  * for which S and wr must be exact.
  *
- * A block that came from a device and is unchanged since (cuda.h) is offered with the place of
+ * A block that came from a device and is unchanged since (gpu.h) is offered with the place of
  * its snapshot: then the receiver may take it from there, on its device. The block itself is as
  * true, so it need not.
  *
@@ -22,7 +22,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/turn.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "link/peer_memory.h"
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
@@ -72,19 +72,19 @@ enum { PLAIN_BLOCK, SNAPSHOT };
 /* What became of an offer: bytes, or nobody took it. */
 static void note_hit(struct stream *s, unsigned kind, ssize_t r)
 {
-	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[kind];
+	struct direct_backoff *backoff = &s->direct.backoff[kind];
 
-	direct_tried(hit_rate, r);
-	SEEN("direct", hit_rate, "tried", r != 0, 0, hit_rate->pause);
-	if (hit_rate->pause == DIRECT_SKIP_TOLD)
-		stat_row_event(s->row, EVENT_NOT_TAKEN, hit_rate->pause);
+	direct_tried(backoff, r);
+	SEEN("direct", backoff, "tried", r != 0, 0, backoff->pause);
+	if (backoff->pause == DIRECT_SKIP_TOLD)
+		stat_row_event(s->row, EVENT_NOT_TAKEN, backoff->pause);
 }
 
-static bool skips(struct direct_hit_rate *hit_rate)
+static bool skips(struct direct_backoff *backoff)
 {
-	bool skip = direct_skips(hit_rate);
+	bool skip = direct_skips(backoff);
 
-	SEEN("direct", hit_rate, "block", 0, 0, skip);
+	SEEN("direct", backoff, "block", 0, 0, skip);
 	return skip;
 }
 
@@ -108,7 +108,7 @@ static bool unread(const struct stream *s)
 }
 
 /* Bytes taken, 0, or as direct_send(). *ret_gave: nobody took it, because this end gave way. */
-static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref,
+static ssize_t offer(struct stream *s, const void *p, size_t n, const struct gpu_ref *ref,
 		     uint64_t within, bool *ret_gave)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -204,13 +204,13 @@ static void make_present(const void *p, size_t n)
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[PLAIN_BLOCK];
+	struct direct_backoff *backoff = &s->direct.backoff[PLAIN_BLOCK];
 	bool gave;
 	ssize_t r;
 
 	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
 		return 0;
-	if (skips(hit_rate) || !shows(l))
+	if (skips(backoff) || !shows(l))
 		return 0;
 	if (usermem_ok(&s->snd.mem, p, n, false) < n)
 		return 0;
@@ -246,13 +246,13 @@ static bool ring_empties(struct stream *s)
 /* n bytes of the block whose snapshot is held were taken, and are counted. */
 static void had(struct stream *s, size_t n)
 {
-	struct cuda_ref ref = { .rec = s->direct.held.rec, .len = n };
+	struct gpu_ref ref = { .rec = s->direct.held.rec, .len = n };
 	bool used = n && atomic_load_explicit(&s->snd.ring.sh->offer_dev, memory_order_relaxed);
 
 	if (used && s->direct.held.read)
 		device_read(s, &ref, s->snd.ring.wr);
 	else
-		cuda_unref(&ref, used);
+		gpu_unref(&ref, used);
 	if (s->device.out)
 		device_settle(s);
 }
@@ -263,7 +263,7 @@ static void offer_over(struct stream *s, ssize_t r)
 	if (r > 0)
 		s->direct.in_vain = 0;
 	else
-		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec },
+		gpu_ref_why(&(struct gpu_ref){ .rec = s->direct.held.rec },
 			     REASON_DEVICE_NOT_TAKEN, false);
 	note_hit(s, SNAPSHOT, r);
 	had(s, r > 0 ? (size_t)r : 0);
@@ -271,7 +271,7 @@ static void offer_over(struct stream *s, ssize_t r)
 
 /* How long a sender who would wait for room in any case waits for a reader. One that offers its
  * block every time, not again if that was in vain. */
-static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
+static uint64_t worth(const struct stream *s, const struct gpu_ref *ref)
 {
 	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS,
 		 ours = s->direct.last_ns ? now_ns() - s->direct.last_ns : 0;
@@ -284,11 +284,11 @@ static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
 }
 
-ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
+ssize_t direct_send_device(struct stream *s, const void *p, struct gpu_ref *ref, bool waits)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct.held;
-	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[SNAPSHOT];
+	struct direct_backoff *backoff = &s->direct.backoff[SNAPSHOT];
 	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) &&
 			 device_room(s);
 	uint64_t start = now_ns();
@@ -296,9 +296,9 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
-	if (!may || (!ref->veiled && skips(hit_rate))) {
+	if (!may || (!ref->veiled && skips(backoff))) {
 		if (may)
-			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, hit_rate->pause <= PAUSE_SHORT);
+			gpu_ref_why(ref, REASON_DEVICE_NOT_TAKEN, backoff->pause <= PAUSE_SHORT);
 		had(s, 0);
 	} else {
 		s->direct.until = waits ? start + worth(s, ref) : 0;
@@ -391,7 +391,7 @@ bool direct_read_over(struct stream *s, bool wait)
 
 	if (!d->to)
 		return true;
-	if (d->lost || !cuda_read_over(&d->read, wait))
+	if (d->lost || !gpu_read_over(&d->read, wait))
 		return false;
 	atomic_store_explicit(&s->rcv.ring.sh->offer_read, d->to, memory_order_release);
 	direct_forget(s);
@@ -454,7 +454,7 @@ void direct_idle(struct stream *s)
 }
 
 /* A take from the peer's device. */
-static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov,
+static ssize_t take_device(struct stream *s, struct gpu_take *t, size_t n, const struct iovec *iov,
 			   int niov)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -463,18 +463,18 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	int e;
 
 	if (!account(s, n, reading)) {
-		cuda_take_drop(t);
+		gpu_take_drop(t);
 		return 0;
 	}
 	stat_add(STAT_copy_device, n);
-	e = cuda_take_end(t, iov, niov);
+	e = gpu_take_end(t, iov, niov);
 	if (reading) {
 		if (!d->to)
 			d->from = s->rcv.ring.rd - n;
 		/* elsewhere; if that hangs, the peer is told nothing more of this stream */
-		if (!cuda_read_next(&d->read, &t->read)) {
-			d->lost = !cuda_read_over(&d->read, true);
-			cuda_read_next(&d->read, &t->read);
+		if (!gpu_read_next(&d->read, &t->read)) {
+			d->lost = !gpu_read_over(&d->read, true);
+			gpu_read_next(&d->read, &t->read);
 		}
 		d->to = s->rcv.ring.rd;
 		d->last_us = now_us();
@@ -521,14 +521,14 @@ static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint
 }
 
 /* Bytes that are on their way from the peer's device; 0: none, -ESTALE. */
-static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len,
-			    const struct iovec *iov, int n, struct cuda_take *t)
+static ssize_t begin_device(struct stream *s, struct gpu_offer *o, size_t len,
+			    const struct iovec *iov, int n, struct gpu_take *t)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct cuda_found found;
+	struct gpu_found found;
 	ssize_t r;
 
-	if (!cuda_take_finds(l->peer_pid, o, len, &found)) {
+	if (!gpu_take_finds(l->peer_pid, o, len, &found)) {
 		struct iovec to = { &found.d, sizeof found.d };
 
 		if (!found.wanted)
@@ -539,7 +539,7 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len,
 		if (r != sizeof found.d)
 			return 0;
 	}
-	return (ssize_t)cuda_take_begin(l->peer_pid, o, &found, len, iov, n, may_read_on(s), t);
+	return (ssize_t)gpu_take_begin(l->peer_pid, o, &found, len, iov, n, may_read_on(s), t);
 }
 
 /* Who takes a block in parts takes as many offers as parts: what is smaller than DIRECT_MIN is
@@ -556,7 +556,7 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	struct ring_shared *sh = s->rcv.ring.sh;
 	uint32_t st = RING_OFFERED;
 	size_t room = 0, len;
-	struct cuda_offer o;
+	struct gpu_offer o;
 	bool few;
 	ssize_t r;
 
@@ -577,8 +577,8 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	if (len > room)
 		len = room;
 	o.desc = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
-	if (o.desc && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
-		struct cuda_take t;
+	if (o.desc && atomic_load_explicit(&gpu_receives, memory_order_relaxed)) {
+		struct gpu_take t;
 
 		o.ring = atomic_load_explicit(&sh->offer_ring, memory_order_relaxed);
 		o.at = atomic_load_explicit(&sh->offer_at, memory_order_relaxed);
@@ -589,8 +589,8 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 			return r;
 	}
 	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
-	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
-		cuda_overwrite(iov, n);
+	if (atomic_load_explicit(&gpu_live, memory_order_relaxed))
+		gpu_overwrite(iov, n);
 	r = read_apart(s, iov, n, o.addr, len);
 	if (r == -ESTALE)
 		return r;

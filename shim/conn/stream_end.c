@@ -43,7 +43,7 @@ void stream_reset_late(struct stream *s, uint32_t events)
 static bool ended_here(struct stream *s)
 {
 	ring_rx_refresh(&s->rcv.ring);
-	return s->rcv.cut.state == CUT_RX_K && s->rcv.cut.rd >= s->rcv.cut.cut_at &&
+	return s->rcv.cut.state == CUT_RX_RING && s->rcv.cut.rd >= s->rcv.cut.cut_at &&
 	       atomic_load(&s->rcv.ring.sh->final) == s->rcv.ring.wr;
 }
 
@@ -55,7 +55,7 @@ void stream_peer_dead(struct stream *s)
 	struct timespec zero = { 0, 0 };
 
 	if (atomic_load(&s->peer_gone) || p.fd < 0 ||
-	    (s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T))
+	    (s->snd.cut.state == CUT_TX_TCP && s->rcv.cut.state == CUT_RX_TCP))
 		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 ||
 	    !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
@@ -69,7 +69,7 @@ void stream_peer_dead(struct stream *s)
 		s->lost.reset_seen = 1;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been
 	 * taken already. */
-	if (s->snd.cut.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
+	if (s->snd.cut.state >= CUT_TX_CUT_SENT && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->snd.ring);
 		if (s->snd.ring.rd < s->snd.ring.wr)
 			/* it left input unread: TCP would have reset */
@@ -77,7 +77,8 @@ void stream_peer_dead(struct stream *s)
 	}
 	/* Without a common segment what the dead process had not sent off, or told us of, is lost:
 	 * never a clean end. */
-	if (s->wired && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
+	if (s->wired && s->rcv.cut.state != CUT_RX_TCP && !s->rcv.cut.back_pending &&
+	    !ended_here(s))
 		stream_reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
 		s->lost.reset_seen = 1;
@@ -95,7 +96,7 @@ static bool outlives_link(struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_fallback_both(s) &&
+	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_both_on_tcp(s) &&
 	       p.fd >= 0 && !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
 }
 
@@ -109,7 +110,7 @@ bool stream_fin_seen(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (!l || atomic_load(&s->peer_gone) || stream_fallback_both(s))
+	if (!l || atomic_load(&s->peer_gone) || stream_both_on_tcp(s))
 		return false;
 	if (atomic_load(&l->state) == LINK_DEAD) {
 		stream_peer_dead(s);
@@ -117,7 +118,7 @@ bool stream_fin_seen(struct stream *s)
 	}
 	if (link_ended(l))
 		return true;
-	if (s->snd.cut.state < CUT_TX_K)
+	if (s->snd.cut.state < CUT_TX_CUT_SENT)
 		return false;
 	ring_tx_refresh(&s->snd.ring);
 	return s->snd.ring.rd < s->snd.ring.wr && link_peer_ending(l);
@@ -135,13 +136,13 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 
 	stream_lock(s);
 	stream_peer_dead(s);
-	done = atomic_load(&s->peer_gone) || last_chance || stream_fallback_both(s);
+	done = atomic_load(&s->peer_gone) || last_chance || stream_both_on_tcp(s);
 	if (done && !s->lost.told) {
 		s->lost.told = 1;
 		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
-		if (!atomic_load(&s->peer_gone) && !stream_fallback_both(s) &&
-		    s->rcv.cut.state != CUT_RX_A)
+		if (!atomic_load(&s->peer_gone) && !stream_both_on_tcp(s) &&
+		    s->rcv.cut.state != CUT_RX_ARMED)
 			stream_reset(s);
 		if (outlives_link(s))
 			stat_row_reason(s->row, REASON_PATH_DEAD);

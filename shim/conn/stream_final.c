@@ -51,15 +51,15 @@ bool stream_final_seen(struct stream *s)
 {
 	uint64_t final;
 
-	/* In T the kernel answers; what was seen before stays. */
+	/* On TCP the kernel answers; what was seen before stays. */
 	if (atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire))
 		return true;
-	if (s->rcv.cut.state == CUT_RX_T || !atomic_load(&s->link))
+	if (s->rcv.cut.state == CUT_RX_TCP || !atomic_load(&s->link))
 		return atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire);
 	final = stream_final_in_ring(s);
 	if (final == RING_NO_FINAL)
 		return false;
-	if (s->rcv.cut.state != CUT_RX_K) {
+	if (s->rcv.cut.state != CUT_RX_RING) {
 		if (final != s->rcv.cut.rd)
 			return false;
 	} else if (!tcp_part_here(s)) {

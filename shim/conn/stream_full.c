@@ -44,7 +44,7 @@ static bool peer_waits(struct stream *s)
 	uint64_t cut = atomic_load_explicit(&in->cut, memory_order_relaxed);
 	int q = 0;
 
-	if (glance_rx(s) == CUT_RX_K) {
+	if (glance_rx(s) == CUT_RX_RING) {
 		/* what came before the cut takes nothing of his ring */
 		rd = rd > cut ? rd : cut;
 		return wr > rd &&

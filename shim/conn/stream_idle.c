@@ -104,7 +104,7 @@ static void holds(struct stream *s, uint64_t size)
 	look_soon();
 }
 
-void ring_hold(struct stream *s, uint64_t size)
+void ring_memory_force(struct stream *s, uint64_t size)
 {
 	if (counts(s))
 		atomic_fetch_add(&held_bytes, size - s->snd.held);
@@ -119,7 +119,7 @@ static void refused(struct stream *s)
 	stat_row_reason(s->row, REASON_NO_MEMORY);
 }
 
-bool ring_take(struct stream *s, uint64_t size)
+bool ring_memory_take(struct stream *s, uint64_t size)
 {
 	if (s->snd.held >= size)
 		return true;
@@ -132,20 +132,20 @@ bool ring_take(struct stream *s, uint64_t size)
 	return false;
 }
 
-void ring_received(struct stream *s)
+void ring_memory_received(struct stream *s)
 {
 	s->rcv.used = 1;
 	s->rcv.idle_us = 0;
 	look_soon();
 }
 
-void ring_back(struct stream *s)
+void ring_memory_unused(struct stream *s)
 {
 	if (s->rcv.used)
 		look_soon();
 }
 
-void ring_free(struct stream *s)
+void ring_memory_free(struct stream *s)
 {
 	if (s->snd.held && counts(s)) {
 		atomic_fetch_sub(&held_bytes, s->snd.held);
@@ -196,18 +196,18 @@ static bool rest_sent(struct stream *s, uint64_t now, uint64_t idle, bool *ret_l
 	*ret_left = true;
 	if (!is_idle(s, now, idle) || s->direct.stuck)
 		return false;
-	if (s->snd.cut.state == CUT_TX_P) {
+	if (s->snd.cut.state == CUT_TX_RING) {
 		if (ring_tx_refresh(r) || r->rd != r->wr)
 			return false;
 		given = rest(s, atomic_load(&s->link)->segment.me,
 			     large_of(r->buf, r->large, r->size));
 		if (!given)		/* the program has locked it */
 			s->snd.idle_us = 0;
-	} else if (s->snd.cut.state != CUT_TX_T) {
+	} else if (s->snd.cut.state != CUT_TX_TCP) {
 		return false;
 	}
-	if (given || s->snd.cut.state == CUT_TX_T) {
-		ring_free(s);
+	if (given || s->snd.cut.state == CUT_TX_TCP) {
+		ring_memory_free(s);
 		*ret_left = false;
 	}
 	return given;
@@ -218,9 +218,9 @@ static bool rest_received(struct stream *s, uint64_t now, uint64_t idle, bool *r
 {
 	struct ring_rx *r = &s->rcv.ring;
 
-	if (!s->rcv.used || s->rcv.cut.state != CUT_RX_T) {
+	if (!s->rcv.used || s->rcv.cut.state != CUT_RX_TCP) {
 		s->rcv.idle_us = 0;
-		return false;		/* when it is on TCP, ring_back() */
+		return false;		/* when it is on TCP, ring_memory_unused() */
 	}
 	*ret_left = true;
 	if (!s->rcv.idle_us)

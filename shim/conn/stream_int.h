@@ -22,7 +22,7 @@ void stream_slab_begin(struct stream *s);	/* its next life: who still counts in 
 void stream_slab_after_fork(void);
 /* Is it the end that is asked for a slot? The one that accepted; of two that connected to each
  * other one of them. */
-static inline bool rv_awaits(const struct stream *s)
+static inline bool search_awaits(const struct stream *s)
 {
 	return s->role == ROLE_SERVER || s->search.waits;
 }
@@ -85,19 +85,19 @@ void stream_count_ring(struct stream *s);	/* its ring or its link is another one
 void stream_rings_after_fork(void);
 
 /* ---- stream_idle.c: the memory of rings ---- */
-bool ring_take(struct stream *s, uint64_t size);	/* it counts as memory from now on.
+bool ring_memory_take(struct stream *s, uint64_t size);	/* it counts as memory from now on.
 							 * False: there is not so much. snd.lock
 							 * held */
-/* As ring_take(), but also beyond `ring_budget`: for a sender that cannot fall back, or not yet,
- * and so writes to its ring. snd.lock held */
-void ring_hold(struct stream *s, uint64_t size);
-bool ring_again(struct stream *s);	/* stream_again.c: about to be written to after a rest.
-					 * False: it falls back. snd.lock held */
-static inline bool ring_ready(struct stream *s) { return __builtin_expect(s->snd.held, 1) ||
-						  ring_again(s); }
-void ring_received(struct stream *s);	/* the peer may write to his. rcv.lock held */
-void ring_back(struct stream *s);	/* it is on TCP again. rcv.lock held */
-void ring_free(struct stream *s);	/* it leaves its slot. snd.lock held */
+/* As ring_memory_take(), but also beyond `ring_budget`: for a sender that cannot fall back, or
+ * not yet, and so writes to its ring. snd.lock held */
+void ring_memory_force(struct stream *s, uint64_t size);
+/* stream_again.c: about to be written to after a rest. False: it falls back. snd.lock held */
+bool ring_memory_again(struct stream *s);
+static inline bool ring_memory_ready(struct stream *s) { return __builtin_expect(s->snd.held, 1) ||
+						  ring_memory_again(s); }
+void ring_memory_received(struct stream *s);	/* the peer may write to his. rcv.lock held */
+void ring_memory_unused(struct stream *s);	/* it is on TCP again. rcv.lock held */
+void ring_memory_free(struct stream *s);	/* it leaves its slot. snd.lock held */
 uint64_t rings_rest(uint64_t now);	/* gives back what is not used; when to come again.
 					 * Background thread */
 void rings_after_fork(void);
@@ -155,7 +155,7 @@ void stream_show_end(struct stream *s, uint64_t at);
  * locks held. */
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
-bool stream_fallback_both(const struct stream *s);	/* both halves on TCP, nothing under way */
+bool stream_both_on_tcp(const struct stream *s);	/* both halves on TCP, nothing under way */
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more
 						 * to watch. Takes rcv.lock */
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll.
@@ -248,15 +248,15 @@ static inline uint64_t stream_rx_coming_to(struct stream *s)
 	struct ring_shared *sh;
 	uint64_t wr, cut, most;
 
-	if ((state != CUT_RX_F && state != CUT_RX_A) || !atomic_load(&s->link))
+	if ((state != CUT_RX_FROZEN && state != CUT_RX_ARMED) || !atomic_load(&s->link))
 		return 0;
 	sh = s->rcv.ring.sh;
-	if (state == CUT_RX_F && s->rcv.cut.was_cut)
+	if (state == CUT_RX_FROZEN && s->rcv.cut.was_cut)
 		return atomic_load_explicit(&sh->wr, memory_order_acquire);
 	/* The sender's header is there before its CUT, which may come when the receiver has
 	 * frozen. */
 	if (atomic_load_explicit(&sh->epoch, memory_order_acquire) !=
-	    s->rcv.cut.epoch - (state == CUT_RX_F))
+	    s->rcv.cut.epoch - (state == CUT_RX_FROZEN))
 		return 0;
 	wr = atomic_load_explicit(&sh->wr, memory_order_acquire);
 	cut = atomic_load_explicit(&sh->cut, memory_order_relaxed);
@@ -312,9 +312,9 @@ static inline bool stream_keeps_link(const struct stream *s)
  * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* The same for a block of which a snapshot on a device is held, which this releases. */
-struct cuda_ref;
+struct gpu_ref;
 /* waits: for room, too */
-ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits);
+ssize_t direct_send_device(struct stream *s, const void *p, struct gpu_ref *ref, bool waits);
 /* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is
  * nothing), or -EIO: the bytes are lost. rcv.lock held, ring empty. */
 ssize_t direct_read(struct stream *s, const struct iovec *iov, int n);
@@ -339,11 +339,11 @@ bool direct_late(struct stream *s);	/* False: it has not begun */
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
 /* Sends as much of the block at p as may be, of which a snapshot is held, which this releases
  * when it may. Bytes; 0: none now. snd.lock held. */
-size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
+size_t device_send(struct stream *s, const void *p, struct gpu_ref *ref);
 /* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot,
  * which is released later. snd.lock held; device_room() has said before the offer that there is
  * a place to remember it. */
-void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
+void device_read(struct stream *s, const struct gpu_ref *ref, uint64_t to);
 bool device_room(struct stream *s);
 bool device_still_held(struct stream *s, uint64_t now);	/* the peer may still read one: the
 							 * stream should not leave the link yet.
@@ -355,7 +355,7 @@ void device_end(void);				/* at exit(): the same, and no more is offered */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the
 						 * way is kept in host memory */
 void device_after_fork(void);			/* in the child, which has none */
-extern const struct cuda_user device_user;	/* these, for the GPU path */
+extern const struct gpu_user device_user;	/* these, for the GPU path */
 void device_detach(struct stream *s);		/* both locks held */
 /* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they
  * are lost. snd.lock held. */
@@ -386,7 +386,7 @@ void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
 	return s->rcv.peeked > s->rcv.cut.rd + n && !atomic_load(&s->peer_gone) && !s->rcv.eof &&
-	       (s->rcv.cut.state >= CUT_RX_K || resent || stream_rx_coming(s));
+	       (s->rcv.cut.state >= CUT_RX_RING || resent || stream_rx_coming(s));
 }
 /* Of none that are there now. */
 static inline bool stream_owes_any(struct stream *s, bool resent)
@@ -422,27 +422,27 @@ void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- search.c, search_result.c, discovery_ctl.c: background thread ---- */
-static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
+static inline void search_anew(struct stream *s)	/* no search is under way, nor was one */
 {
-	s->search.state = RV_NONE;
+	s->search.state = SEARCH_NONE;
 	s->search.due_us = s->search.end_us = 0;
 }
-void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
-void rv_stop(struct stream *s);
-uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again,
+void search_start(struct stream *s);	/* the stream has earned: look for the other end */
+void search_stop(struct stream *s);
+uint64_t search_work(struct stream *s, uint64_t now);	/* timer work; when to come again,
 							 * UINT64_MAX = never */
-void rv_name_ready(uint32_t index);	/* somebody connects to the name of stream `index` */
-void rv_pending_ready(uint32_t i);	/* a caller has spoken */
-void rv_link_ready(uint32_t i);		/* records on link i */
-void rv_unbind(struct stream *s);	/* on TCP for good: gives the slot back. Locks not held */
-void rv_policy(struct stream *s);	/* the policy changed: decide again */
-uint64_t rv_pending_expire(uint64_t now);	/* silent callers; when to come again */
-void rv_after_fork(void);
+void search_name_ready(uint32_t index);	/* somebody connects to the name of stream `index` */
+void search_pending_ready(uint32_t i);	/* a caller has spoken */
+void search_link_ready(uint32_t i);		/* records on link i */
+void search_unbind(struct stream *s);	/* on TCP for good: gives the slot back. Locks not held */
+void search_policy(struct stream *s);	/* the policy changed: decide again */
+uint64_t search_pending_expire(uint64_t now);	/* silent callers; when to come again */
+void search_after_fork(void);
 /* The stream stays on TCP because of the other end's version; the same if nobody else comes:
  * whoever says so has proven nothing. */
-void rv_version(struct stream *s, uint32_t theirs);
-void rv_version_heard(struct stream *s, uint32_t theirs);
-void rv_callers_after_fork(void);
+void search_version(struct stream *s, uint32_t theirs);
+void search_version_heard(struct stream *s, uint32_t theirs);
+void search_callers_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will
 							 * not be */

@@ -31,7 +31,7 @@
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end) ||
+	if ((s->rcv.cut.state >= CUT_RX_RING || atomic_load(&s->rcv.resent_end) ||
 	     stream_rx_coming(s)) &&
 	    s->rcv.cut.rd + n > s->rcv.peeked)
 		s->rcv.peeked = s->rcv.cut.rd + n;
@@ -111,7 +111,7 @@ uint64_t stream_held(struct stream *s, uint64_t from)
 {
 	struct ring_rx *r = &s->rcv.ring;
 
-	if (s->rcv.cut.state != CUT_RX_F || !s->rcv.cut.was_cut || from < r->rd)
+	if (s->rcv.cut.state != CUT_RX_FROZEN || !s->rcv.cut.was_cut || from < r->rd)
 		return 0;
 	if (from >= r->wr && ring_rx_refresh(r))
 		return 0;
@@ -147,7 +147,8 @@ static uint64_t sent_to(struct stream *s, bool resent)
 {
 	uint64_t cut = cut_rx_tcp_left(&s->rcv.cut);
 
-	if (s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut && !ring_rx_refresh(&s->rcv.ring))
+	if (s->rcv.cut.state == CUT_RX_FROZEN && s->rcv.cut.was_cut &&
+	    !ring_rx_refresh(&s->rcv.ring))
 		return s->rcv.ring.wr;
 	if (stream_rx_coming(s))
 		return stream_rx_coming_to(s);
@@ -171,7 +172,7 @@ bool stream_owes_peek(struct stream *s, uint64_t n, bool resent)
 {
 	if (stream_owes(s, n, resent))
 		return true;
-	if (s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut)
+	if (s->rcv.cut.state == CUT_RX_FROZEN && s->rcv.cut.was_cut)
 		return false;
 	return stream_owes_more(s, false) && stream_rx_coming_to(s) > s->rcv.cut.rd + n;
 }
@@ -189,7 +190,7 @@ static int64_t credible(const struct ring_rx *r, uint64_t n, int q)
  * as for stream_owes(). rcv.lock held. */
 static int64_t unread(struct stream *s, int fd, bool resent)
 {
-	bool ring = atomic_load(&s->link) && s->rcv.cut.state >= CUT_RX_K;
+	bool ring = atomic_load(&s->link) && s->rcv.cut.state >= CUT_RX_RING;
 	uint64_t n, to;
 	int q = 0;
 
@@ -200,7 +201,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 	if (cut_rx_tcp_left(&s->rcv.cut))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
 	n = (uint64_t)q;
-	if (s->rcv.cut.state == CUT_RX_K && n >= cut_rx_tcp_left(&s->rcv.cut)) {
+	if (s->rcv.cut.state == CUT_RX_RING && n >= cut_rx_tcp_left(&s->rcv.cut)) {
 		stream_look_at_wire(s);
 		ring_rx_refresh(&s->rcv.ring);
 		if (!n && !ring_rx_avail(&s->rcv.ring) && direct_offered(&s->rcv.ring)) {

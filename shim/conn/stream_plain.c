@@ -1,8 +1,8 @@
 /*
- * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, SOFT): they go to
- * the kernel as they came, counted while they are inside, because a cut has to wait for them.
- * Every byte that stays on TCP comes through here, so the way is short, and touches one cache
- * line of the stream and one of its counter row.
+ * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, TCP_FOR_NOW): they
+ * go to the kernel as they came, counted while they are inside, because a cut has to wait for
+ * them. Every byte that stays on TCP comes through here, so the way is short, and touches one
+ * cache line of the stream and one of its counter row.
  *
  * Locks: none.
  */
@@ -218,7 +218,7 @@ static __attribute__((noinline)) void failed(struct stream *s)
 
 	if (e != EAGAIN && atomic_load(&s->link)) {
 		stream_lock(s);
-		stream_look_fallback(s);
+		stream_look_for_reset(s);
 		stream_unlock(s);
 	}
 	errno = e;

@@ -13,7 +13,7 @@
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/turn.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
 #define PULL_MOST (16ull << 20)	/* bytes of one offer: what is registered at a time */
 #define PIECE     (128u << 10)	/* bytes of one READ */
@@ -90,10 +90,10 @@ ssize_t pull_send(struct stream *s, const void *p, size_t n)
 	struct pull u = { .open = true };
 	int r;
 
-	if (!by || n < by->least(l) || !by->can(l) || s->snd.cut.state != CUT_TX_P ||
-	    atomic_load_explicit(&cuda_live, memory_order_relaxed))
+	if (!by || n < by->least(l) || !by->can(l) || s->snd.cut.state != CUT_TX_RING ||
+	    atomic_load_explicit(&gpu_live, memory_order_relaxed))
 		return 0;
-	if (direct_skips(&s->direct.hit_rate[0]))
+	if (direct_skips(&s->direct.backoff[0]))
 		return 0;
 	n = n < PULL_MOST ? n : PULL_MOST;
 	if (usermem_ok(&s->snd.mem, p, n, false) < n)
@@ -101,7 +101,7 @@ ssize_t pull_send(struct stream *s, const void *p, size_t n)
 	r = by->reg(l, o.addr, n, false, &u.mem);
 	if (r) {
 		refused(s, r);
-		direct_tried(&s->direct.hit_rate[0], false);
+		direct_tried(&s->direct.backoff[0], false);
 		return 0;
 	}
 	o.len = n;
@@ -140,8 +140,8 @@ static void settle(struct stream *s, uint64_t n)
 		by->settled(l, s->slot, r->wr);
 		by->dereg(l, &s->pull.mem);
 	}
-	direct_tried(&s->direct.hit_rate[0], n);
-	if (s->direct.hit_rate[0].pause == SKIP_TOLD)
+	direct_tried(&s->direct.backoff[0], n);
+	if (s->direct.backoff[0].pause == SKIP_TOLD)
 		stat_row_event(s->row, EVENT_NOT_TAKEN, SKIP_TOLD);
 	s->pull = (struct pull){ .put_off = put_off };
 	s->direct.stuck = 0;
@@ -404,7 +404,7 @@ ssize_t pull_read(struct stream *s, const struct iovec *iov, int n, bool waits)
 		return 0;
 	x.n = x.o.len - x.o.got < room ? x.o.len - x.o.got : room;
 	if (!waits || room < DIRECT_ROOM ||
-	    atomic_load_explicit(&cuda_live, memory_order_relaxed) ||
+	    atomic_load_explicit(&gpu_live, memory_order_relaxed) ||
 	    usermem_ok(&s->rcv.mem, iov->iov_base, x.n, true) < x.n) {
 		x.by->end(x.l, x.slot, x.o.serial, 0, true);
 		return 0;

@@ -15,7 +15,7 @@
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
 /* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as
  * by one call. */
@@ -124,7 +124,7 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 {
 	size_t len = iov->iov_len, avail;
 
-	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_K ||
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_RING ||
 	    s->rcv.cut.rd < s->rcv.cut.cut_at || s->rcv.cut.back_pending ||
 	    s->rcv.ring.dev_hi > s->rcv.ring.rd || atomic_load(&s->peer_gone))
 		return 0;
@@ -299,8 +299,8 @@ static bool true_fin(struct stream *s)
 	int e = atomic_load(&s->err);
 
 	/* or it was an RST, whose error was taken before: see stream_kernel_error() */
-	if (s->rcv.cut.state == CUT_RX_T ||
-	    (s->rcv.cut.state == CUT_RX_A &&
+	if (s->rcv.cut.state == CUT_RX_TCP ||
+	    (s->rcv.cut.state == CUT_RX_ARMED &&
 	     atomic_load(&s->rcv.ring.sh->epoch) < s->rcv.cut.epoch))
 		return !e || e == EPIPE || stream_at_end(s);
 	return stream_at_end(s);
@@ -334,7 +334,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags);
  * must hear of it, too. rcv.lock held. */
 static long tcp_reset(struct stream *s, int fd, struct cursor *c, int flags, long r)
 {
-	bool kernels = s->rcv.cut.state == CUT_RX_T;
+	bool kernels = s->rcv.cut.state == CUT_RX_TCP;
 
 	if (!kernels)
 		atomic_store(&s->err, stream_reset_errno(s, (int)-r));
@@ -351,7 +351,7 @@ static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags,
 
 	if (r == -EAGAIN || r == -EFAULT)	/* EFAULT: of the caller, not of the connection */
 		return r;
-	if (r < 0 && !stream_fallback_both(s) && bound)
+	if (r < 0 && !stream_both_on_tcp(s) && bound)
 		return tcp_reset(s, fd, c, flags, r);
 	/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
 	if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
@@ -364,7 +364,7 @@ static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags,
 		later = stream_fin_seen(s);
 		lock_give(&s->snd.lock);
 		if (later) {
-			s->rcv.fin_held = s->rcv.cut.state != CUT_RX_T;
+			s->rcv.fin_held = s->rcv.cut.state != CUT_RX_TCP;
 			return -EAGAIN;
 		}
 		if (atomic_load(&s->peer_gone))
@@ -375,12 +375,12 @@ static long tcp_gave_none(struct stream *s, int fd, struct cursor *c, int flags,
 		return 0;
 	}
 	/* BACK, or the end of the control socket, settles it in a moment. */
-	if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) &&
+	if (r == 0 && s->rcv.cut.state != CUT_RX_TCP && !atomic_load(&s->peer_gone) &&
 	    atomic_load(&s->link)) {
 		s->rcv.fin_held = 1;
 		return -EAGAIN;
 	}
-	if (r == 0 && s->rcv.cut.state == CUT_RX_K)
+	if (r == 0 && s->rcv.cut.state == CUT_RX_RING)
 		r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
 	if (cut_rx_ring_after_tcp(&s->rcv.cut)) {
 		if (r < 0)
@@ -400,7 +400,7 @@ static void took_from_tcp(struct stream *s, uint64_t n)
 {
 	s->rcv.cut.rd += n;
 	atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], n, memory_order_relaxed);
-	if (s->rcv.cut.state == CUT_RX_K)
+	if (s->rcv.cut.state == CUT_RX_RING)
 		ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
 	if (s->rcv.cut.back_pending)
 		stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
@@ -419,13 +419,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	/* With bytes known to be in the ring this is not the end, and to look would fetch the
 	 * line that the sender writes with each message. */
 	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
-	if (!(s->rcv.cut.state == CUT_RX_K && ring_rx_avail(&s->rcv.ring)) && stream_at_end(s)) {
+	if (!(s->rcv.cut.state == CUT_RX_RING && ring_rx_avail(&s->rcv.ring)) && stream_at_end(s)) {
 		s->rcv.eof = 1;
 		return 0;
 	}
 	if (tcp) {
 		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
-		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
+		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_FROZEN &&
+		    (r > 0 || r == -EAGAIN))
 			r = peek_on(s, c, r, flags);
 		if (r <= 0)
 			return tcp_gave_none(s, fd, c, flags, r);
@@ -433,7 +434,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			took_from_tcp(s, (uint64_t)r);
 		done = (size_t)r;
 		cursor_step(c, done);
-		if (s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
+		if (s->rcv.cut.state != CUT_RX_RING || (uint64_t)r < tcp)
 			return (long)done;
 		/* Exactly at S. What came into the ring before was nobody's event while TCP's
 		 * bytes were in front of it; an edge-triggered waiter that does not read on

@@ -262,7 +262,7 @@ static bool take_large(struct stream *s, uint64_t size)
 		s->snd.ring.large_size = now;	/* not asked for again */
 		return false;
 	}
-	if (!ring_take(s, size)) {
+	if (!ring_memory_take(s, size)) {
 		atomic_fetch_sub(&large_bytes, size - now);
 		return false;
 	}

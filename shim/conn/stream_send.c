@@ -15,7 +15,7 @@
 #include "conn/stream_io.h"
 #include "conn/stream_learn.h"
 #include "conn/stream_wait.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "base/loop.h"
 #include "link/patience.h"
 
@@ -124,14 +124,14 @@ static bool takes_snapshots(const struct stream *s)
 static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *plain)
 {
 	size_t n = c->iov->iov_len - c->skip;
-	struct cuda_ref ref;
+	struct gpu_ref ref;
 	ssize_t r;
 
 	if (n < DIRECT_MIN)
 		return 0;
-	if (!*plain && atomic_load_explicit(&cuda_sends, memory_order_relaxed) &&
+	if (!*plain && atomic_load_explicit(&gpu_sends, memory_order_relaxed) &&
 	    takes_snapshots(s)) {
-		if (cuda_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
+		if (gpu_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
 			const void *at = (const char *)c->iov->iov_base + c->skip;
 
 			r = stream_path(s)->device ? (ssize_t)device_send(s, at, &ref) :
@@ -289,7 +289,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		if (n > chunk)
 			n = chunk;
 		if (n < c->left && before_block(c) && before_block(c) < n &&
-		    atomic_load_explicit(&cuda_sends, memory_order_relaxed))
+		    atomic_load_explicit(&gpu_sends, memory_order_relaxed))
 			n = before_block(c);
 		before = *c;
 		if (!copy_in(s, c, n)) {
@@ -468,11 +468,11 @@ static long send_some(struct stream *s, int fd, struct sending *x, uint32_t gen,
 	}
 	if (r)
 		return r;
-	if (cut_tx_on_ring(&s->snd.cut) && ring_ready(s))
+	if (cut_tx_on_ring(&s->snd.cut) && ring_memory_ready(s))
 		return send_by_ring(s, x, gen, nonblock);
 	if (cut_tx_on_tcp(&s->snd.cut))
 		return send_by_tcp(s, fd, x, flags);
-	return -EAGAIN;		/* W, R: a rewind is under way */
+	return -EAGAIN;		/* a rewind is under way */
 }
 
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)

@@ -185,7 +185,7 @@ static long send_some_file(struct stream *s, int fd, struct file *f, bool nonblo
 
 	if (r)
 		return r;
-	if (cut_tx_on_ring(&s->snd.cut) && ring_ready(s))
+	if (cut_tx_on_ring(&s->snd.cut) && ring_memory_ready(s))
 		return file_by_ring(s, f, nonblock);
 	if (cut_tx_on_tcp(&s->snd.cut))
 		return file_by_tcp(s, fd, f);

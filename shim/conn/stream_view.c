@@ -80,7 +80,8 @@ static bool tx_coming(struct stream *s, uint8_t tx)
 {
 	if (atomic_load_explicit(&s->snd.late_epoch, memory_order_relaxed) == s->snd.cut.epoch)
 		return false;
-	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->snd.resend_full)) && roomy(&s->snd.ring);
+	return (tx == CUT_TX_REWINDING || (tx == CUT_TX_RESENDING && !s->snd.resend_full)) &&
+		roomy(&s->snd.ring);
 }
 
 bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->snd.cut.state); }
@@ -90,21 +91,21 @@ static inline void view_input(struct stream *s, struct stream_view *v, uint8_t r
 {
 	uint64_t wr;
 
-	if (s->rcv.fin_held && rx != CUT_RX_K) {
+	if (s->rcv.fin_held && rx != CUT_RX_RING) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours
 		 * to report. */
-		if (rx == CUT_RX_T || gone)
+		if (rx == CUT_RX_TCP || gone)
 			v->synth |= EPOLLIN | EPOLLRDHUP;
 		return;
 	}
-	if (rx != CUT_RX_K) {
+	if (rx != CUT_RX_RING) {
 		v->kern |= EPOLLIN;
 		if (gone && s->rcv.cut.tail)
 			v->synth |= EPOLLIN;
 		return;
 	}
 	wr = atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire);
-	/* No lock is held here: between the step to K and the opening of the ring ring.rd is of
+	/* No lock is held here: between the step to RING and the opening of the ring ring.rd is of
 	 * another time. A blocking reader that is told of bytes then would wait for ever. */
 	if (s->rcv.cut.rd < s->rcv.cut.cut_at) {
 		v->kern |= EPOLLIN;	/* the ring's turn comes after */
@@ -163,7 +164,7 @@ static struct stream_view view_once(struct stream *s)
 	}
 	shut_wr = atomic_load_explicit(&s->shut.wr, memory_order_relaxed);
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held ||
+	v.cut = rx == CUT_RX_RING || tx >= CUT_TX_CUT_SENT || s->rcv.fin_held ||
 		(shut_wr && !s->snd.fin_out) ||
 		atomic_load_explicit(&s->shut.rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->fallback.rdhup, memory_order_relaxed));
@@ -172,15 +173,15 @@ static struct stream_view view_once(struct stream *s)
 	 * moment later. */
 	if (promised(s, final))
 		v.coming |= EPOLLIN;
-	v.cut |= rx == CUT_RX_F && stream_rx_coming(s);
+	v.cut |= rx == CUT_RX_FROZEN && stream_rx_coming(s);
 	/* One look at the state for all of this: it may be TCP's by now, which has not been
 	 * asked. */
 	if (tx_coming(s, tx))
 		v.coming |= EPOLLOUT;
-	if (tx <= CUT_TX_A)
+	if (tx <= CUT_TX_ARMING)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->snd.lost || shut_wr ||
-		 ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
+		 ((tx == CUT_TX_CUT_SENT || tx == CUT_TX_RING) && roomy(&s->snd.ring)))
 		v.synth |= EPOLLOUT;
 	view_end(s, &v, gone, shut_wr);
 	return v;
@@ -270,7 +271,7 @@ uint64_t stream_told_under_way(struct stream *s)
 					     : END_LOOK_MAX_NS / 1000;
 }
 
-static void fallback_said(struct stream *s, uint32_t events)
+static void home_event_seen(struct stream *s, uint32_t events)
 {
 	/* ERR alone may be of the error queue (MSG_ZEROCOPY), or of a reset whose new state is not
 	 * written down yet: asking for that waits for it. */
@@ -282,7 +283,7 @@ static void fallback_said(struct stream *s, uint32_t events)
 	if (home_shows(s)) {
 		stream_fin_seen(s);
 		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) &&
-		    !atomic_load(&s->peer_gone) && !stream_fallback_both(s)) {
+		    !atomic_load(&s->peer_gone) && !stream_both_on_tcp(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer
 			 * died. */
 			if (events & EPOLLERR || !s->snd.cut.fin_sent ||
@@ -294,7 +295,7 @@ static void fallback_said(struct stream *s, uint32_t events)
 		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before
 		 * BACK. A reset shows RDHUP, too. */
 		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP &&
-		    s->rcv.cut.state == CUT_RX_T)
+		    s->rcv.cut.state == CUT_RX_TCP)
 			s->rcv.fin_known = 1;
 		atomic_store(&s->fallback.rdhup, 1);
 	}
@@ -303,19 +304,19 @@ static void fallback_said(struct stream *s, uint32_t events)
 void stream_home_event(struct stream *s, uint32_t events)
 {
 	stream_lock(s);
-	fallback_said(s, events);
+	home_event_seen(s, events);
 	stream_unlock(s);
 	bg_look(s);
 }
 
-bool stream_look_fallback(struct stream *s)
+bool stream_look_for_reset(struct stream *s)
 {
 	struct pollfd p = { atomic_load(&s->fd), 0, 0 };
 	struct timespec zero = { 0, 0 };
 
-	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_fallback_both(s) ||
+	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_both_on_tcp(s) ||
 	    p.fd < 0 || sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || p.revents & POLLNVAL)
 		return false;
-	fallback_said(s, (uint32_t)p.revents);
+	home_event_seen(s, (uint32_t)p.revents);
 	return true;
 }

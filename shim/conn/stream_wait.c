@@ -62,7 +62,7 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 static void overflow_check(struct stream *s, struct full_watch *w)
 {
 	lock_take(&s->snd.lock);
-	if (s->snd.cut.state == CUT_TX_P) {
+	if (s->snd.cut.state == CUT_TX_RING) {
 		ring_tx_refresh(&s->snd.ring);
 		stream_more_room(s);
 		if (stream_roomy(s))
@@ -83,7 +83,7 @@ static void overflow_over(struct stream *s, struct full_watch *w)
 	if (w->seen <= w->since)	/* it was short */
 		return;
 	lock_take(&s->snd.lock);
-	if (s->snd.cut.state == CUT_TX_P)
+	if (s->snd.cut.state == CUT_TX_RING)
 		full_pause_over(s, w);
 	lock_give(&s->snd.lock);
 }

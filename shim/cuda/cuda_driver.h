@@ -1,7 +1,7 @@
 /*
  * cuda_driver.h - the CUDA driver as the library itself calls it, past all hooks.
  *
- * Any thread, with or without cuda_lock; not in a signal handler.
+ * Any thread, with or without gpu_lock; not in a signal handler.
  */
 #ifndef RDMASHIM_CUDA_DRIVER_H
 #define RDMASHIM_CUDA_DRIVER_H

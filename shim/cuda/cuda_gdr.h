@@ -16,9 +16,9 @@
 #include <stdint.h>
 
 #include "cuda/cuda_api.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
-#define GDR_MOST CUDA_SMALL	/* bytes that are read in this way at most */
+#define GDR_MOST GPU_SMALL	/* bytes that are read in this way at most */
 
 /* Device memory [base, base + n), whole pages of 64 KiB, where the CPU can read it; NULL: it
  * cannot. It stays as long as the memory's context; after that an access is SIGBUS. Any thread. */

@@ -21,7 +21,7 @@ enum {	/* CUdevice_attribute, and what the driver says there */
 #define RANGE_DMA_BUF      1	/* CUmemRangeHandleType */
 
 /* GPU_STREAM_CTX and GPU_STREAM_THREAD are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD. */
-_Static_assert(sizeof(CUipcMemHandle) == GPU_HANDLE, "struct cuda_desc");
+_Static_assert(sizeof(CUipcMemHandle) == GPU_HANDLE, "struct gpu_desc");
 
 /* ---- contexts ---- */
 

@@ -19,15 +19,15 @@ static bool on_device(CUdeviceptr p) { return cuda_ops.pointer(p).on_device; }
 
 /* ---- to the host ---- */
 #define D2H(name, flavour, is_sync, st, call) do { \
-	struct cuda_copy c_; \
+	struct gpu_copy c_; \
 	CUresult r_; \
-	if (!gpu_path_on(&cuda_ops) || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), \
+	if (!gpu_path_on(&cuda_ops) || !gpu_d2h_begin(dst, &src, n, stream_of(st, flavour), \
 		is_sync, CUDA_FROM, &c_)) \
 		return call; \
 	if (c_.done) \
 		return CUDA_SUCCESS; \
 	r_ = call; \
-	cuda_d2h_end(&c_, r_); \
+	gpu_d2h_end(&c_, r_); \
 	return r_; \
 } while (0)
 
@@ -43,7 +43,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 
 /* The driver is about to read there. */
 #define FILL(src, n) do { \
-	CUresult fill_ = cuda_veil_fill((uintptr_t)(src), n); \
+	CUresult fill_ = gpu_veil_fill((uintptr_t)(src), n); \
 	if (fill_) \
 		return fill_; \
 } while (0)
@@ -52,8 +52,8 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 #define H2D(flavour, is_sync, st, call) do { \
 	CUresult r_; \
 	if (gpu_path_on(&cuda_ops)) { \
-		cuda_touch(dst, n); \
-		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
+		gpu_touch(dst, n); \
+		if (gpu_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
 	} \
@@ -73,27 +73,27 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 /* ---- anywhere to anywhere: what the pointers are decides ---- */
 #define ANYCOPY(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (gpu_path_on(&cuda_ops) && n >= GPU_PATH_MIN && atomic_load_explicit(&cuda_linked, \
+	if (gpu_path_on(&cuda_ops) && n >= GPU_PATH_MIN && atomic_load_explicit(&gpu_linked, \
 		memory_order_relaxed)) { \
 		bool from_ = on_device(src), to_ = on_device(dst); \
 		if (from_ && !to_) { \
-			struct cuda_copy c_; \
-			if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, \
+			struct gpu_copy c_; \
+			if (!gpu_d2h_begin((void *)(uintptr_t)dst, &src, n, \
 				stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 				return call; \
 			if (c_.done) \
 				return CUDA_SUCCESS; \
 			r_ = call; \
-			cuda_d2h_end(&c_, r_); \
+			gpu_d2h_end(&c_, r_); \
 			return r_; \
 		} \
-		cuda_touch(dst, n); \
-		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, \
+		gpu_touch(dst, n); \
+		if (to_ && !from_ && gpu_h2d(dst, (void *)(uintptr_t)src, n, \
 			stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
 	} else if (gpu_path_on(&cuda_ops)) { \
-		cuda_touch(dst, n); \
+		gpu_touch(dst, n); \
 		FILL(src, n); \
 	} \
 	return call; \
@@ -128,12 +128,12 @@ static CUdeviceptr end_2d(unsigned type, const void *host, CUdeviceptr dev, size
 static void touch_2d(const struct cu_memcpy2d *c)
 {
 	if (c && !c->dst_array && c->height)
-		cuda_touch(end_2d(c->dst_type, c->dst_host, c->dst_device, c->dst_x, c->dst_y,
+		gpu_touch(end_2d(c->dst_type, c->dst_host, c->dst_device, c->dst_x, c->dst_y,
 				  c->dst_pitch),
 			   (c->height - 1) * c->dst_pitch + c->width);
 }
 
-static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, struct cuda_from from,
+static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, struct gpu_from from,
 			bool *done)
 {
 	CUdeviceptr dst =
@@ -141,14 +141,14 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 	CUdeviceptr src =
 		end_2d(c->src_type, c->src_host, c->src_device, c->src_x, c->src_y, c->src_pitch);
 	size_t n = c->width * c->height;
-	struct cuda_copy cc;
+	struct gpu_copy cc;
 	CUresult r = 0;
 
 	*done = false;
-	if (n < GPU_PATH_MIN || !atomic_load_explicit(&cuda_linked, memory_order_relaxed))
+	if (n < GPU_PATH_MIN || !atomic_load_explicit(&gpu_linked, memory_order_relaxed))
 		return 0;
 	if (on_device(src) && !on_device(dst)) {
-		if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, from, &cc))
+		if (!gpu_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, from, &cc))
 			return 0;
 		*done = true;
 		if (cc.done)
@@ -156,10 +156,10 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 		r = cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, st);
 		if (!r && sync)
 			r = cu.cuStreamSynchronize(st);
-		cuda_d2h_end(&cc, r);
+		gpu_d2h_end(&cc, r);
 		return r;
 	}
-	*done = on_device(dst) && !on_device(src) && cuda_h2d(dst, (void *)(uintptr_t)src, n, st,
+	*done = on_device(dst) && !on_device(src) && gpu_h2d(dst, (void *)(uintptr_t)src, n, st,
 							      sync, from, &r);
 	return r;
 }
@@ -194,9 +194,9 @@ ASYNC_2D(cuMemcpy2DAsync_v2, LEGACY)
 ASYNC_2D(cuMemcpy2DAsync_v2_ptsz, THREAD)
 
 /* ---- writes to a known place ---- */
-#define TOUCH(dst, n, call) do { if (gpu_path_on(&cuda_ops)) cuda_touch(dst, n); return call; \
+#define TOUCH(dst, n, call) do { if (gpu_path_on(&cuda_ops)) gpu_touch(dst, n); return call; \
 	} while (0)
-#define COPY(dst, src, n, call) do { if (gpu_path_on(&cuda_ops)) { cuda_touch(dst, n); \
+#define COPY(dst, src, n, call) do { if (gpu_path_on(&cuda_ops)) { gpu_touch(dst, n); \
 	FILL(src, n); } return call; } while (0)
 
 #define D2D_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, \
@@ -245,16 +245,16 @@ SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
 	CUresult r_; \
 	if (!gpu_path_on(&cuda_ops)) \
 		return call; \
-	cuda_veil_fill_all(); \
-	cuda_launching(); \
+	gpu_veil_fill_all(); \
+	gpu_launching(); \
 	r_ = call; \
-	cuda_launched(stream_of(st, flavour)); \
+	gpu_launched(stream_of(st, flavour)); \
 	return r_; \
 } while (0)
 
 /* A graph may also copy. */
 #define LAUNCH_KERNEL(st, flavour, call) do { \
-	if (gpu_path_on(&cuda_ops) && cuda_launch_unseen()) \
+	if (gpu_path_on(&cuda_ops) && gpu_launch_unseen()) \
 		return call; \
 	LAUNCH(st, flavour, call); \
 } while (0)
@@ -301,9 +301,9 @@ CUresult EACH(cuMemHostUnregister)(void *p)
 {
 	CUresult r;
 
-	cuda_veil_fill_all();
+	gpu_veil_fill_all();
 	r = REAL_CU(cuMemHostUnregister)(p);
-	atomic_fetch_add(&cuda_pins_gen, 1);
+	atomic_fetch_add(&gpu_pins_gen, 1);
 	return r;
 }
 
@@ -313,12 +313,12 @@ CUresult EACH(cuMemFreeHost)(void *p)
 	size_t n = 0;
 	CUresult r;
 
-	if (atomic_load(&cuda_veils) && !cu.cuMemGetAddressRange_v2(&start, &n, (uintptr_t)p))
-		cuda_veil_forget(start, n);
+	if (atomic_load(&gpu_veils) && !cu.cuMemGetAddressRange_v2(&start, &n, (uintptr_t)p))
+		gpu_veil_forget(start, n);
 	else
-		cuda_veil_fill_all();
+		gpu_veil_fill_all();
 	r = REAL_CU(cuMemFreeHost)(p);
-	atomic_fetch_add(&cuda_pins_gen, 1);
+	atomic_fetch_add(&gpu_pins_gen, 1);
 	return r;
 }
 
@@ -326,37 +326,37 @@ CUresult EACH(cuMemFreeHost)(void *p)
 
 CUresult EACH(cuCtxSynchronize)(void)
 {
-	uint64_t before = __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
+	uint64_t before = __atomic_load_n(&gpu_writers, __ATOMIC_SEQ_CST);
 	CUresult r = REAL_CU(cuCtxSynchronize)();
 
 	if (!r && gpu_path_on(&cuda_ops))
-		cuda_synced(before);
+		gpu_synced(before);
 	return r;
 }
 
 CUresult EACH(cuStreamDestroy_v2)(CUstream st)
 {
 	if (gpu_path_on(&cuda_ops))
-		cuda_stream_gone(st);
+		gpu_stream_gone(st);
 	return REAL_CU(cuStreamDestroy_v2)(st);
 }
 
 CUresult EACH(cuStreamDestroy)(CUstream st)
 {
 	if (gpu_path_on(&cuda_ops))
-		cuda_stream_gone(st);
+		gpu_stream_gone(st);
 	return REAL_CU(cuStreamDestroy)(st);
 }
 
 CUresult EACH(cuCtxDestroy_v2)(CUcontext ctx)
 {
-	cuda_context_gone(&cuda_ops);
+	gpu_context_gone(&cuda_ops);
 	return REAL_CU(cuCtxDestroy_v2)(ctx);
 }
 
 CUresult EACH(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
 {
-	cuda_context_gone(&cuda_ops);
+	gpu_context_gone(&cuda_ops);
 	return REAL_CU(cuDevicePrimaryCtxReset_v2)(dev);
 }
 
@@ -368,13 +368,13 @@ CUresult EACH(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 
 	if (!gpu_path_on(&cuda_ops))
 		return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
-	cuda_pause(true);
-	cuda_veil_fill_all();
+	gpu_pause(true);
+	gpu_veil_fill_all();
 	r = REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	/* Most often it was not the last one's. */
 	if (cu.cuDevicePrimaryCtxGetState(dev, &flags, &active) || !active)
-		cuda_context_gone(&cuda_ops);
-	cuda_pause(false);
+		gpu_context_gone(&cuda_ops);
+	gpu_pause(false);
 	return r;
 }
 

@@ -41,14 +41,6 @@ void cut_no_row(enum cut_ev ev, struct cut_out *out)
 		out->bad = true;
 }
 
-/* May the row lead there? The names of states are single letters. */
-bool cut_leads(const char *to, const char *name)
-{
-	while (*to && *to != *name)
-		to++;
-	return *to != 0;
-}
-
 /* A handler has gone where its row does not lead: this machine is wrong, not the peer. */
 void cut_stray(struct cut_out *out)
 {

@@ -65,20 +65,20 @@ struct cut_out {
 };
 
 enum cut_tx_state {
-	CUT_TX_T,	/* on TCP                                         */
-	CUT_TX_A,	/* ARM sent; still writes TCP                     */
-	CUT_TX_K,	/* CUT sent, not confirmed; writes the ring       */
-	CUT_TX_P,	/* on the path                                    */
-	CUT_TX_W,	/* REWIND sent, waits for FROZEN; nobody writes   */
-	CUT_TX_R,	/* resends what was not consumed; nobody writes   */
+	CUT_TX_TCP,	/* on TCP                                         */
+	CUT_TX_ARMING,	/* ARM sent; still writes TCP                     */
+	CUT_TX_CUT_SENT,	/* CUT sent, not confirmed; writes the ring       */
+	CUT_TX_RING,	/* on the path                                    */
+	CUT_TX_REWINDING,	/* REWIND sent, waits for FROZEN; nobody writes   */
+	CUT_TX_RESENDING,	/* resends what was not consumed; nobody writes   */
 	CUT_TX_STATES
 };
 
 enum cut_rx_state {
-	CUT_RX_T,	/* on TCP                                         */
-	CUT_RX_A,	/* ARMED sent                                     */
-	CUT_RX_K,	/* reads TCP below S, then the ring               */
-	CUT_RX_F,	/* frozen at C; reads TCP, the resend is coming   */
+	CUT_RX_TCP,	/* on TCP                                         */
+	CUT_RX_ARMED,	/* ARMED sent                                     */
+	CUT_RX_RING,	/* reads TCP below S, then the ring               */
+	CUT_RX_FROZEN,	/* frozen at C; reads TCP, the resend is coming   */
 	CUT_RX_STATES
 };
 
@@ -100,33 +100,34 @@ enum cut_ev {
 	CUT_EV_CUT,		/* message (epoch, off = S)                                   */
 	CUT_EV_REWIND,		/* message (epoch)                                          */
 	CUT_EV_BACK,		/* message (epoch, off = E)                                   */
-	CUT_EV_KERNEL_EOF,	/* shm only: control has ended for good and was drained, and the
-				 * peer process is dead or FIN or RST was seen on the home socket
-				 * (also when that is seen later). Before CUT_EV_CTL_LOST. A dead
-				 * peer's FIN may be stuck behind unread bytes: do not wait for
-				 * it, CTL_LOST alone in F is a reset. epoch, off = (e, S) of the
-				 * ring header: in A, a lost CUT is found there. Until this
-				 * event (or T) a kernel EOF in A or F is not the stream's EOF   */
+	/* shm only: control has ended for good and was drained, and the peer process is dead or
+	 * FIN or RST was seen on the home socket (also when that is seen later). Before
+	 * CUT_EV_CTL_LOST. A dead peer's FIN may be stuck behind unread bytes: do not wait for
+	 * it, CTL_LOST alone in FROZEN is a reset. epoch, off = (e, S) of the ring header: in
+	 * ARMED, a lost CUT is found there. Until this event (or TCP) a kernel EOF in ARMED or
+	 * FROZEN is not the stream's */
+	CUT_EV_KERNEL_EOF,
 	/* of both */
 	CUT_EV_FALLBACK,		/* go back to TCP (policy, fork, exec, fd passing,
-					 * overflow); sticky until the direction is in T */
+					 * overflow); sticky until the direction is on TCP */
 	CUT_EV_PATH_DEAD,	/* rdma: the queue pair is gone; shm never                    */
 	CUT_EV_CTL_LOST,	/* control socket gone for good                              */
 	CUT_EV_MAX
 };
 
-/* Sender half. The caller adds to wr after each write (TCP in T and A, ring in K and P). */
+/* Sender half. The caller adds to wr after each write (TCP in TCP and ARMING, the ring in
+ * CUT_SENT and RING). */
 struct cut_tx {
 	uint8_t state;		/* enum cut_tx_state */
 	bool closing;		/* CUT_EV_CLOSE came */
 	bool fin_sent;		/* CUT_ACT_FIN was given out */
 	bool final_put;		/* CUT_ACT_FINAL was given out in this epoch */
-	bool fallback;		/* CUT_EV_FALLBACK came, not yet in T */
+	bool fallback;		/* CUT_EV_FALLBACK came, not yet on TCP */
 	bool path_dead;
 	uint32_t epoch;		/* of the running or next cut */
 	uint64_t wr;		/* bytes written by the application */
 	uint64_t cut_at;	/* S of the running epoch */
-	uint64_t resend;	/* rs: next byte to resend in R */
+	uint64_t resend;	/* rs: next byte to resend in RESENDING */
 	uint64_t delta;		/* stream offset - TCP offset */
 	uint64_t credit;	/* consumed, as last told */
 	bool ctl_lost;		/* CUT_EV_CTL_LOST came: a rewind would be a reset */
@@ -142,12 +143,12 @@ struct cut_rx {
 	uint32_t epoch;
 	uint64_t rd;		/* bytes consumed by the application */
 	uint64_t cut_at;	/* S of the running epoch */
-	uint64_t frozen_at;	/* C of the epoch before this, while in F */
-	uint64_t back_at;	/* E of a BACK that came in K before all was consumed */
+	uint64_t frozen_at;	/* C of the epoch before this, while FROZEN */
+	uint64_t back_at;	/* E of a BACK that came in RING before all was consumed */
 	bool back_pending;
 	bool ctl_lost;		/* CUT_EV_CTL_LOST came: a rewind would be a reset */
-	bool was_cut;		/* in F: frozen out of K, so BACK must cover C        */
-	bool tail;		/* in F, sender dead: see cut_rx_ring_after_tcp() */
+	bool was_cut;		/* in FROZEN: out of RING, so BACK must cover C        */
+	bool tail;		/* in FROZEN, sender dead: see cut_rx_ring_after_tcp() */
 	uint64_t delta;		/* stream offset - TCP offset */
 };
 
@@ -161,17 +162,17 @@ void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 		 struct cut_out *out);
 
 /* What the data path asks. */
-static inline bool cut_tx_on_tcp(const struct cut_tx *m)  { return m->state <= CUT_TX_A; }
+static inline bool cut_tx_on_tcp(const struct cut_tx *m)  { return m->state <= CUT_TX_ARMING; }
 static inline bool cut_tx_on_ring(const struct cut_tx *m)
 {
-	return m->state == CUT_TX_K || m->state == CUT_TX_P;
+	return m->state == CUT_TX_CUT_SENT || m->state == CUT_TX_RING;
 }
-static inline bool cut_tx_blocked(const struct cut_tx *m) { return m->state >= CUT_TX_W; }
+static inline bool cut_tx_blocked(const struct cut_tx *m) { return m->state >= CUT_TX_REWINDING; }
 /* rx: bytes that must still come from TCP before the ring may be read (K), UINT64_MAX if no
  * ring. */
 static inline uint64_t cut_rx_tcp_left(const struct cut_rx *m)
 {
-	if (m->state != CUT_RX_K)
+	if (m->state != CUT_RX_RING)
 		return UINT64_MAX;
 	return m->rd < m->cut_at ? m->cut_at - m->rd : 0;
 }
@@ -180,7 +181,7 @@ static inline uint64_t cut_rx_tcp_left(const struct cut_rx *m)
  * still be read before EOF? If rd < cut_at then bytes are missing: ECONNRESET, never EOF. */
 static inline bool cut_rx_ring_after_tcp(const struct cut_rx *m)
 {
-	return m->state == CUT_RX_K || (m->state == CUT_RX_F && m->tail);
+	return m->state == CUT_RX_RING || (m->state == CUT_RX_FROZEN && m->tail);
 }
 
 const char *cut_tx_state_name(unsigned s);

@@ -47,7 +47,6 @@ bool cut_is_message(enum cut_ev ev);	/* it comes from the peer, with an epoch */
 /* An event without a row: a message is a breach, anything else means nothing here. */
 void cut_no_row(enum cut_ev ev, struct cut_out *out);
 /* May the row lead there? The names of states are single letters. */
-bool cut_leads(const char *to, const char *name);
 /* A handler has gone where its row does not lead: this machine is wrong, not the peer. */
 void cut_stray(struct cut_out *out);
 

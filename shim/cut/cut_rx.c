@@ -8,9 +8,9 @@
 
 static void rx_to_tcp(struct cut_rx *m, uint32_t epoch, struct cut_out *out)
 {
-	if (m->state == CUT_RX_K || m->state == CUT_RX_F)
+	if (m->state == CUT_RX_RING || m->state == CUT_RX_FROZEN)
 		act(out, CUT_ACT_DROP_RING, m->epoch, 0);
-	m->state = CUT_RX_T;
+	m->state = CUT_RX_TCP;
 	m->epoch = epoch;
 	m->fallback = false;
 	m->path_dead = false;
@@ -46,7 +46,7 @@ static void rx_armed(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_
 		return;
 	}
 	m->arm_pending = false;
-	m->state = CUT_RX_A;
+	m->state = CUT_RX_ARMED;
 	say(out, CUT_MSG_ARMED, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }
@@ -69,23 +69,23 @@ static void rx_freeze(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut
 	m->fallback = true;
 	/* The sender is through with this epoch, dead, or has reset the connection: nobody would
 	 * answer FROZEN, and what is left in the ring stays readable here. */
-	if (m->back_pending || (m->state == CUT_RX_K && m->eof &&
+	if (m->back_pending || (m->state == CUT_RX_RING && m->eof &&
 				(RULE(EOF_STAYS) || m->ctl_lost))) {
 		out->ignored = true;
 		return;
 	}
 	if (m->ctl_lost) {
 		/* Armed: all is on TCP, there is nothing to go back from. */
-		if (m->state == CUT_RX_A)
+		if (m->state == CUT_RX_ARMED)
 			rx_to_tcp(m, m->epoch + 1, out);
 		else
 			act(out, CUT_ACT_RESET, m->epoch, 0);
 		return;
 	}
-	m->was_cut = m->state == CUT_RX_K;
+	m->was_cut = m->state == CUT_RX_RING;
 	if (m->was_cut)
 		m->delta += max64(m->rd, m->cut_at) - m->cut_at;
-	m->state = CUT_RX_F;
+	m->state = CUT_RX_FROZEN;
 	m->frozen_at = m->rd;
 	m->epoch++;
 	rx_say_frozen(m, out);
@@ -105,7 +105,7 @@ static void rx_rewind(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut
 static void rx_to_ring(struct cut_rx *m, uint64_t s)
 {
 	m->cut_at = s;
-	__atomic_store_n(&m->state, CUT_RX_K, __ATOMIC_RELEASE);
+	__atomic_store_n(&m->state, CUT_RX_RING, __ATOMIC_RELEASE);
 }
 
 static void rx_cut(struct cut_rx *m, uint32_t epoch, uint64_t s, struct cut_out *out)
@@ -241,9 +241,11 @@ static void rx_eof_frozen(struct cut_rx *m, uint32_t epoch, uint64_t s, struct c
 
 typedef void rx_handler(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out);
 
-static const struct rx_row { rx_handler *handler; const char *to;
+static const struct rx_row { rx_handler *handler; unsigned to;
 			     } rx_table[CUT_RX_STATES][CUT_EV_MAX] = {
-#define CUT_RX(state, event, handler, to, doc) [CUT_RX_##state][CUT_EV_##event] = { handler, to },
+#define RX(state) (1u << CUT_RX_##state)	/* of `to` */
+#define CUT_RX(state, event, handler, to, doc) \
+	[CUT_RX_##state][CUT_EV_##event] = { handler, to },
 #include "cut/cut.def"
 };
 
@@ -254,7 +256,7 @@ static const char *const rx_names[CUT_RX_STATES] = {
 
 void cut_rx_init(struct cut_rx *m)
 {
-	*m = (struct cut_rx){ .state = CUT_RX_T, .epoch = 1 };
+	*m = (struct cut_rx){ .state = CUT_RX_TCP, .epoch = 1 };
 }
 
 void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
@@ -266,7 +268,7 @@ void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 	out->n = 0;
 	out->ignored = out->bad = out->stray = false;
 	if (cut_is_message(ev)) {
-		uint32_t oldest = m->state == CUT_RX_F ? m->epoch - 1 : m->epoch;
+		uint32_t oldest = m->state == CUT_RX_FROZEN ? m->epoch - 1 : m->epoch;
 
 		if (epoch < oldest) {
 			out->ignored = true;
@@ -284,7 +286,7 @@ void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 		return;
 	}
 	row->handler(m, epoch, off, out);
-	if (m->state != from && !cut_leads(row->to, rx_names[m->state])) {
+	if (m->state != from && !(row->to >> m->state & 1)) {
 		m->state = from;
 		cut_stray(out);
 	}

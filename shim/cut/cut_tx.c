@@ -6,10 +6,10 @@
 
 #include <stddef.h>
 
-/* Every road back to T ends here: the epoch is over, what was remembered is settled. */
+/* Every road back to TCP ends here: the epoch is over, what was remembered is settled. */
 static void tx_to_tcp(struct cut_tx *m, struct cut_out *out)
 {
-	m->state = CUT_TX_T;
+	m->state = CUT_TX_TCP;
 	m->epoch++;
 	m->fallback = false;
 	m->path_dead = false;
@@ -39,7 +39,7 @@ static void tx_earned(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut
 		out->ignored = true;
 		return;
 	}
-	m->state = CUT_TX_A;
+	m->state = CUT_TX_ARMING;
 	say(out, CUT_MSG_ARM, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }
@@ -83,17 +83,17 @@ static void tx_arm_lost(struct cut_tx *m, uint32_t epoch, uint64_t off, struct c
 static void tx_cut(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	m->state = CUT_TX_K;
+	m->state = CUT_TX_CUT_SENT;
 	m->cut_at = m->wr;
 	act(out, CUT_ACT_OPEN_RING, m->epoch, m->cut_at);	/* the header before the message */
 	say(out, CUT_MSG_CUT, m->epoch, m->cut_at);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }
 
-/* In P and W: REWIND, unless nobody can hear it. */
+/* In RING and REWINDING: REWIND, unless nobody can hear it. */
 static void tx_start_rewind(struct cut_tx *m, struct cut_out *out)
 {
-	m->state = CUT_TX_W;
+	m->state = CUT_TX_REWINDING;
 	if (m->ctl_lost && RULE(LOST_RESET))
 		act(out, CUT_ACT_RESET, m->epoch, 0);
 	else
@@ -101,10 +101,10 @@ static void tx_start_rewind(struct cut_tx *m, struct cut_out *out)
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }
 
-/* In P and closing: all consumed, so nothing can be left behind a FIN. */
+/* In RING and closing: all consumed, so nothing can be left behind a FIN. */
 static void tx_close_if_consumed(struct cut_tx *m, struct cut_out *out)
 {
-	if (!m->closing || m->state != CUT_TX_P || m->credit != m->wr)
+	if (!m->closing || m->state != CUT_TX_RING || m->credit != m->wr)
 		return;
 	m->delta += m->wr - m->cut_at;
 	if (RULE(BACK_BEFORE_FIN))
@@ -130,7 +130,7 @@ static void tx_put_final(struct cut_tx *m, struct cut_out *out)
 static void tx_confirmed(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	m->state = CUT_TX_P;
+	m->state = CUT_TX_RING;
 	if (m->fallback || m->path_dead) {
 		tx_start_rewind(m, out);
 		return;
@@ -160,11 +160,11 @@ static void tx_frozen(struct cut_tx *m, uint32_t epoch, uint64_t c, struct cut_o
 		out->bad = true;
 		return;
 	}
-	if (!RULE(CROSSING) && m->state == CUT_TX_K) {
+	if (!RULE(CROSSING) && m->state == CUT_TX_CUT_SENT) {
 		out->ignored = true;
 		return;
 	}
-	m->state = CUT_TX_R;
+	m->state = CUT_TX_RESENDING;
 	m->resend = from;	/* below S the bytes are in TCP already */
 	if (RULE(DELTA))
 		m->delta += max64(c, m->cut_at) - m->cut_at;
@@ -219,7 +219,7 @@ static void tx_note_close(struct cut_tx *m, uint32_t epoch, uint64_t off, struct
 	if (!m->closing)
 		act(out, CUT_ACT_FINAL, m->epoch, m->wr);
 	m->closing = m->final_put = true;
-	if (!RULE(K_NO_FIN) && m->state == CUT_TX_K && !m->fin_sent) {
+	if (!RULE(K_NO_FIN) && m->state == CUT_TX_CUT_SENT && !m->fin_sent) {
 		m->fin_sent = true;
 		act(out, CUT_ACT_FIN, m->epoch, m->wr);
 	}
@@ -267,9 +267,11 @@ static void tx_reset(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_
 
 typedef void tx_handler(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out);
 
-static const struct tx_row { tx_handler *handler; const char *to;
+static const struct tx_row { tx_handler *handler; unsigned to;
 			     } tx_table[CUT_TX_STATES][CUT_EV_MAX] = {
-#define CUT_TX(state, event, handler, to, doc) [CUT_TX_##state][CUT_EV_##event] = { handler, to },
+#define TX(state) (1u << CUT_TX_##state)	/* of `to` */
+#define CUT_TX(state, event, handler, to, doc) \
+	[CUT_TX_##state][CUT_EV_##event] = { handler, to },
 #include "cut/cut.def"
 };
 
@@ -280,7 +282,7 @@ static const char *const tx_names[CUT_TX_STATES] = {
 
 void cut_tx_init(struct cut_tx *m)
 {
-	*m = (struct cut_tx){ .state = CUT_TX_T, .epoch = 1 };
+	*m = (struct cut_tx){ .state = CUT_TX_TCP, .epoch = 1 };
 }
 
 void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
@@ -305,7 +307,7 @@ void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 		return;
 	}
 	row->handler(m, epoch, off, out);
-	if (m->state != from && !cut_leads(row->to, tx_names[m->state])) {
+	if (m->state != from && !(row->to >> m->state & 1)) {
 		m->state = from;
 		cut_stray(out);
 	}

@@ -7,7 +7,7 @@
  * good. So whoever looks later waits for a copy of ours only, never for something that the
  * program does afterwards. Bytes beside the whole pages, at both ends, are copied at once.
  *
- * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
+ * Lock: gpu_lock, not held while the device is waited for: what is in use has a pin.
  */
 #include "deferred/defer.h"
 
@@ -26,9 +26,9 @@
 static uintptr_t first_page(uintptr_t lo) { return (lo + PAGE - 1) & ~(PAGE - 1); }
 static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
 
-static bool deferring(void) { return shim_tunables()->device == 2 && cuda_track_guards(); }
+static bool deferring(void) { return shim_tunables()->device == 2 && gpu_track_guards(); }
 
-/* The driver is asked once for each place, until memory is given back to it. cuda_lock held. */
+/* The driver is asked once for each place, until memory is given back to it. gpu_lock held. */
 static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
 
 static unsigned slot(uintptr_t lo) { return (unsigned)(lo >> 16 ^ lo >> 12) % 16; }
@@ -37,13 +37,13 @@ static bool pinned_before(uintptr_t lo, size_t n)
 {
 	unsigned at = slot(lo);
 
-	return seen[at].gen == atomic_load(&cuda_pins_gen) + 1 && seen[at].lo <= lo &&
+	return seen[at].gen == atomic_load(&gpu_pins_gen) + 1 && seen[at].lo <= lo &&
 		lo + n <= seen[at].hi;
 }
 
 static bool plain_pinned(uintptr_t lo, size_t n)
 {
-	uint64_t gen = atomic_load(&cuda_pins_gen) + 1;
+	uint64_t gen = atomic_load(&gpu_pins_gen) + 1;
 	unsigned at = slot(lo);
 
 	if (pinned_before(lo, n))
@@ -60,21 +60,21 @@ static bool may_defer(const struct gpu_range *r, uintptr_t lo, size_t n)
 {
 	return deferring() && r->device_writable &&
 	       first_page(lo) + GPU_PATH_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
-	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
+	       gpu_site_may_defer(lo, r->rx) && gpu_track_alone_lately(lo, lo + n);
 }
 
 /* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on
  * these pages come first. */
-static gpu_result copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off,
+static gpu_result copy_edges(const struct gpu_ring *g, uintptr_t lo, size_t n, uint64_t off,
 			     gpu_stream st)
 {
 	uintptr_t from = first_page(lo), to = end_page(lo + n), hi = lo + n;
 	gpu_result r = 0;
 
 	if (lo < from)
-		r = cuda_veil_fill(lo, from - lo);
+		r = gpu_veil_fill(lo, from - lo);
 	if (!r && to < hi)
-		r = cuda_veil_fill(to, hi - to);
+		r = gpu_veil_fill(to, hi - to);
 	if (!r && lo < from)
 		r = gpu->to_host((void *)lo, g->base + off, from - lo, st);
 	if (!r && to < hi)
@@ -89,7 +89,7 @@ static bool veil(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off)
 
 	if (!veil_put(r, from, to, off + (from - lo)))
 		return false;
-	cuda_site_put_off(lo, r->rx);
+	gpu_site_put_off(lo, r->rx);
 	r->veiled = true;
 	range_live(r, lo, lo + n, off);
 	return true;
@@ -104,7 +104,7 @@ static bool watch_edges(struct gpu_range *r, uintptr_t lo, size_t n)
 		(to == lo + n || range_watch(r, to, lo + n));
 }
 
-static bool comes_in_time(struct gpu_range *r, const struct cuda_copy *c)
+static bool comes_in_time(struct gpu_range *r, const struct gpu_copy *c)
 {
 	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS
 				     : COPY_FIRST_NS) + c->n / COPY_PER_NS;
@@ -117,7 +117,7 @@ static bool comes_in_time(struct gpu_range *r, const struct cuda_copy *c)
 	return e == GPU_ENDED;
 }
 
-static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
+static bool defer_copy(struct gpu_copy *c, uintptr_t lo, size_t n)
 {
 	struct gpu_range *r = c->range;
 	uint64_t turn = 0;
@@ -126,27 +126,27 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 
 	r->veiled = false;
 	gpu->enter(NULL, &mode);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	ok = watch_edges(r, lo, n);
-	lock_give(&cuda_lock);
-	ok = ok && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) &&
+	lock_give(&gpu_lock);
+	ok = ok && !copy_edges(&gpu_rings[r->ring], lo, n, r->off, c->st) &&
 		range_record(r, c->st, &turn);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	if (ok)
 		range_marked(r, c->st, turn);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	if (ok)
 		ok = comes_in_time(r, c);
 	gpu->leave(NULL, &mode);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	if (ok)
 		r->done = true;
 	else
-		cuda_site_deferred(lo, false, false);
+		gpu_site_deferred(lo, false, false);
 	ok = ok && r->hi && veil(r, lo, n, r->off);
 	if (!ok && r->hi && !range_watch(r, lo, lo + n))	/* the copy is made after all */
 		r->lo = r->hi = 0;
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return ok;
 }
 
@@ -154,14 +154,14 @@ static bool defer_take(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off
 {
 	bool ok;
 
-	lock_take(&cuda_lock);
-	ok = watch_edges(r, lo, n) && !copy_edges(&cuda_rings[r->ring], lo, n, off, st);
-	lock_give(&cuda_lock);
+	lock_take(&gpu_lock);
+	ok = watch_edges(r, lo, n) && !copy_edges(&gpu_rings[r->ring], lo, n, off, st);
+	lock_give(&gpu_lock);
 	if (ok && (first_page(lo) != lo || end_page(lo + n) != lo + n))
 		ok = !gpu->wait(st);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	ok = ok && veil(r, lo, n, off);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return ok;
 }
 
@@ -169,7 +169,7 @@ static void ended(const struct gpu_range *r)
 {
 	uint64_t touched = atomic_load(&r->touched);
 
-	cuda_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
+	gpu_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
 }
 
 void deferred_begin(void)

@@ -12,7 +12,7 @@
  * peer's: for nothing of the program's. The driver is called for it with veil_lock held, by the
  * lifting thread and by callers of the hooks.
  *
- * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The
+ * Lock: veil_lock, after gpu_lock; a leaf, but it is held while that copy is waited for. The
  * lifting thread takes no other.
  */
 #include "deferred/veil.h"
@@ -103,7 +103,7 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 		w->lo = hi;
 		v->hi = lo;
 		atomic_fetch_add(&v->range->veils, 1);
-		atomic_fetch_add(&cuda_veils, 1);
+		atomic_fetch_add(&gpu_veils, 1);
 	} else if (lo > v->lo) {
 		v->hi = lo;
 	} else if (hi < v->hi) {
@@ -112,7 +112,7 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 	} else {
 		v->lo = v->hi = 0;
 		atomic_fetch_sub(&v->range->veils, 1);
-		atomic_fetch_sub(&cuda_veils, 1);
+		atomic_fetch_sub(&gpu_veils, 1);
 	}
 }
 
@@ -120,7 +120,7 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 static gpu_result bring(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
 	struct gpu_range *range = v->range;
-	struct cuda_ring *g = &cuda_rings[range->ring];
+	struct gpu_ring *g = &gpu_rings[range->ring];
 	gpu_result r = 0;
 	int mode;
 
@@ -145,11 +145,11 @@ static gpu_result fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 	r = bring(v, lo, hi);
 	take_out(v, lo, hi);
 	if (!r) {
-		cuda_track_show(lo, hi, true);
+		gpu_track_show(lo, hi, true);
 	} else {
 		log_line(1, "GPU path: %lu bytes that were only on the device are lost: "
 			 "%s error %d", (unsigned long)(hi - lo), gpu->name, r);
-		cuda_track_poison(lo, hi);
+		gpu_track_poison(lo, hi);
 	}
 	return r;
 }
@@ -299,9 +299,9 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 	uintptr_t end;
 
 	for (uintptr_t at = lo; at < hi; at = end)
-		if (!(veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at,
+		if (!(veil_at(at, hi, &end) ? gpu_track_hidden(at, end) : gpu_track_hide(at,
 			end)))
-			return cuda_track_hide(lo, hi);
+			return gpu_track_hide(lo, hi);
 	return true;
 }
 
@@ -323,14 +323,14 @@ bool veil_put(struct gpu_range *r, uintptr_t lo, uintptr_t hi, uint64_t data)
 	if (ok) {
 		while ((v = veil_over(lo, hi)))
 			take_out(v, lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi);
-		if (!atomic_load(&cuda_veils) || lo < atomic_load(&all_lo))
+		if (!atomic_load(&gpu_veils) || lo < atomic_load(&all_lo))
 			atomic_store(&all_lo, lo);
-		if (!atomic_load(&cuda_veils) || hi > atomic_load(&all_hi))
+		if (!atomic_load(&gpu_veils) || hi > atomic_load(&all_hi))
 			atomic_store(&all_hi, hi);
 		*free_one() = (struct veil){ lo, hi, r, data, next_age++, STEP_FIRST };
 		atomic_fetch_add(&r->veils, 1);
 		atomic_store(&r->touched, 0);
-		atomic_fetch_add(&cuda_veils, 1);
+		atomic_fetch_add(&gpu_veils, 1);
 		put_bytes += hi - lo;
 		put_times++;
 	}
@@ -357,7 +357,7 @@ static void touched(uintptr_t at, int tid)
 	} else {
 		/* Filled meanwhile, or it left the page tables in another way: what it holds is
 		 * true, but perhaps written. */
-		cuda_track_show(at, at + PAGE, false);
+		gpu_track_show(at, at + PAGE, false);
 	}
 	lock_give(&veil_lock);
 }
@@ -372,21 +372,21 @@ static void *lift(void *arg)
 	if (sys(SYS_sched_getaffinity, 0, sizeof lifter.any, &lifter.any) >= 0)
 		atomic_store(&lifter.tid, (int)sys(SYS_gettid));
 	for (;;) {
-		switch (cuda_track_event(&at, &tid)) {
-		case CUDA_EVENT_TOUCH:
+		switch (gpu_track_event(&at, &tid)) {
+		case GPU_VEIL_EVENT_TOUCH:
 			touched(at, tid);
 			break;
 		/* a child of fork() and its like waits at what was veiled until its userfaultfd
 		 * is gone */
-		case CUDA_EVENT_FORK:
-			cuda_veil_fill_all();
-			cuda_track_forked((int)at);
+		case GPU_VEIL_EVENT_FORK:
+			gpu_veil_fill_all();
+			gpu_track_forked((int)at);
 			break;
 		/* under new addresses, in no table: so they must hold what is true */
-		case CUDA_EVENT_MOVE:
-			cuda_veil_fill_all();
+		case GPU_VEIL_EVENT_MOVE:
+			gpu_veil_fill_all();
 			break;
-		case CUDA_EVENT_END:
+		case GPU_VEIL_EVENT_END:
 			own_thread_ends();
 			return NULL;
 		}
@@ -401,7 +401,7 @@ bool veils_open(void)
 	if (own_thread(lift, NULL, NULL) == 0)
 		closed = false;
 	else
-		cuda_track_unguard();
+		gpu_track_unguard();
 	return !closed;
 }
 
@@ -426,7 +426,7 @@ void veils_after_fork(void)
 	memset(veils, 0, sizeof veils);
 	for (int i = 0; i < RANGES; i++)
 		atomic_store(&gpu_ranges[i].veils, 0);
-	atomic_store(&cuda_veils, 0);
+	atomic_store(&gpu_veils, 0);
 	closed = true;
 	atomic_store(&lifter.follow, false);
 	lifter.cpu = -1;

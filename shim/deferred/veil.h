@@ -15,7 +15,7 @@
 struct gpu_range;
 
 /* Whole pages [lo, hi) get the bytes at `data` of the range's ring when somebody looks.
- * cuda_lock held. */
+ * gpu_lock held. */
 bool veil_put(struct gpu_range *r, uintptr_t lo, uintptr_t hi, uint64_t data);
 
 /* As in struct deferred_ops. */

@@ -81,10 +81,10 @@ void across_start(struct stream *s)
 			   (s->role == ROLE_SERVER ? ACROSS_MORE_US : 0);
 	s->search.tries = s->search.hung_up = s->search.other = s->search.waits = 0;
 	s->search.across_wrong = s->search.across_ready = 0;
-	rv_from_the_first_link(s);
+	search_from_the_first_link(s);
 	stat_row_event(s->row, EVENT_SEARCH, 0);
 	stat_row_reason(s->row, REASON_SEARCHING);
-	s->search.state = s->role == ROLE_SERVER ? RV_LISTEN : RV_TRY;
+	s->search.state = s->role == ROLE_SERVER ? SEARCH_LISTEN : SEARCH_TRY;
 	s->search.due_us = now;
 	if (!learn_known(&s->learn))
 		stream_learn_want(s);
@@ -127,23 +127,23 @@ int across_ready(struct stream *s, uint64_t now)
 static bool may_be_far(struct stream *s)
 {
 	return shim_tunables()->discovery_port && !s->search.across_done &&
-	       rv_paths_allowed(s) & 1u << path_between_hosts()->kind;
+	       search_paths_allowed(s) & 1u << path_between_hosts()->kind;
 }
 
 void across_failed(struct stream *s, enum reason why)
 {
 	stream_learn_over(s);
-	rv_name_close(s);
+	search_name_close(s);
 	if (why != REASON_NO_PEER_SHIM && why != REASON_NO_HEADER)
 		stat_add(STAT_refused, 1);
 	else if (may_be_far(s)) {
 		s->search.across = 0;
 		s->search.across_done = 1;
-		rv_anew(s);
+		search_anew(s);
 		bg_look(s);
 		return;
 	}
-	rv_failed(s, why, true);
+	search_failed(s, why, true);
 }
 
 /* ---- meeting ---- */
@@ -200,11 +200,11 @@ static int make_link(struct stream *s, int fd, const struct ucred *cred, uint64_
 	l->caller = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
-		link_kill(l, rv_reason_of(r));
+		link_kill(l, search_reason_of(r));
 		return r;
 	}
 	s->search.hello = l->index + 1;
-	rv_from_the_first_link(s);
+	search_from_the_first_link(s);
 	s->search.due_us = UINT64_MAX;
 	return 1;
 }
@@ -320,7 +320,7 @@ bool across_pass_diag(struct link *l)
 	if (nl >= 0)
 		fd_internal_close(nl);
 	if (r)
-		link_kill(l, rv_reason_of(r));
+		link_kill(l, search_reason_of(r));
 	return !r;
 }
 
@@ -421,7 +421,7 @@ enum reason across_is_one(const struct link *l, struct stream *s, const struct c
 	int r = identity_check_there(l->diag, fd, &m->tuple, l->peer_uid);
 
 	if (r)
-		return rv_not_proved(s, r);
+		return search_not_proved(s, r);
 	if (!syn_fits(s, m) || !counts_fit(s, m)) {
 		if (stream_tcp_state(atomic_load(&s->fd)) != TCP_ESTABLISHED)
 			return REASON_SHARED;

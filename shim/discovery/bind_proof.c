@@ -57,7 +57,7 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, struc
 
 /* Asked before anything of ours goes to whoever opened the name, or has a link because of another
  * connection, or was one of the policy's users once. */
-bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
+bool search_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 {
 	if (end->uid == uid && rights_taken_from(uid))
 		return true;
@@ -66,13 +66,13 @@ bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 }
 
 /* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
-int rv_proves(const struct link *l, struct stream *s, int fd)
+int search_proves(const struct link *l, struct stream *s, int fd)
 {
 	return identity_check(fd, (void *)&s->addr.local, (void *)&s->addr.peer, l->peer_uid);
 }
 
 /* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
- * then nobody has lied. r: what rv_proves() said. */
+ * then nobody has lied. r: what search_proves() said. */
 static bool ended_meanwhile(const struct stream *s, int r)
 {
 	int fd = atomic_load(&s->fd);
@@ -80,18 +80,18 @@ static bool ended_meanwhile(const struct stream *s, int r)
 	return r == -ENOTCONN || r == -ENOENT || fd < 0 || stream_tcp_state(fd) != TCP_ESTABLISHED;
 }
 
-/* Why a stream whose proof is no good is not bound. r: what rv_proves() said. */
-enum reason rv_not_proved(const struct stream *s, int r)
+/* Why a stream whose proof is no good is not bound. r: what search_proves() said. */
+enum reason search_not_proved(const struct stream *s, int r)
 {
 	if (r == -EOPNOTSUPP)		/* no /proc here: we cannot look */
-		return REASON_NO_RENDEZVOUS;
+		return REASON_NO_DISCOVERY;
 	if (ended_meanwhile(s, r))
 		return REASON_SHARED;
 	stat_add(STAT_refused, 1);
 	return REASON_IDENTITY;
 }
 
-enum reason rv_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m, int fd)
+enum reason search_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m, int fd)
 {
 	int r;
 
@@ -99,11 +99,11 @@ enum reason rv_unproved(const struct link *l, struct stream *s, const struct ctl
 		return REASON_NO_FDS;
 	if (l->across)
 		return across_is_one(l, s, m, fd);
-	r = rv_proves(l, s, fd);
-	return r ? rv_not_proved(s, r) : REASON_NONE;
+	r = search_proves(l, s, fd);
+	return r ? search_not_proved(s, r) : REASON_NONE;
 }
 
-bool rv_same_host(const struct link *l, const struct stream *s)
+bool search_same_host(const struct link *l, const struct stream *s)
 {
 	struct sockaddr_storage p = s->addr.peer;
 
@@ -112,11 +112,11 @@ bool rv_same_host(const struct link *l, const struct stream *s)
 }
 
 /* Is the link one that the stream may ride? */
-bool rv_fits(const struct link *l, const struct stream *s)
+bool search_fits(const struct link *l, const struct stream *s)
 {
 	return l->path->kind == s->search.path && l->across == s->search.across &&
 	       !atomic_load(&l->distrusted) && !l->path_told &&
-	       (!l->path->far || rv_same_host(l, s));
+	       (!l->path->far || search_same_host(l, s));
 }
 
 /* ---- between hosts: is it one connection? ---- */
@@ -169,7 +169,7 @@ static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
 
 /* The client's look. Once is enough: a path that is lost and found again is not another
  * connection. */
-bool rv_one_connection(struct stream *s, const struct ctl_tuple *t)
+bool search_one_connection(struct stream *s, const struct ctl_tuple *t)
 {
 	const char *why;
 
@@ -186,7 +186,7 @@ bool rv_one_connection(struct stream *s, const struct ctl_tuple *t)
 
 /* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
  * that the connection is ours. 0 or -errno, of those that may pass soon -EAGAIN. */
-int rv_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
+int search_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
 		     uint32_t life)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,

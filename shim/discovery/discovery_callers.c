@@ -36,7 +36,7 @@ static bool pending_init;
  * in a while, or not, and that says why. */
 static void no_room(struct stream *s)
 {
-	rv_name_close(s);
+	search_name_close(s);
 	s->search.due_us = now_us() + 50000;
 	bg_look(s);
 }
@@ -95,7 +95,7 @@ static void let_in(int fd, struct stream *s)
 	}
 }
 
-void rv_name_ready(uint32_t index)
+void search_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
 
@@ -159,7 +159,7 @@ static bool welcome(int sock, const struct path *path, bool across)
 	if (across)
 		across_link(l, sock);
 	if (loop_watch_fd(sock, EPOLLIN, LOOP_LINK, l->index) < 0 || ctl_send_fd(sock, &m, fd))
-		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
+		link_kill(l, REASON_NO_DISCOVERY);	/* closes the socket, too */
 	else
 		link_up(l);
 	if (across && atomic_load(&l->state) == LINK_UP)
@@ -191,9 +191,9 @@ static void other_version(const struct pending *p, int sock, const struct ctl_ms
 	} else {
 		return;			/* it has ended */
 	}
-	if (s && atomic_load(&s->gen) == p->gen && s->search.state == RV_LISTEN &&
+	if (s && atomic_load(&s->gen) == p->gen && s->search.state == SEARCH_LISTEN &&
 	    !stream_sought(s)->far)
-		rv_version_heard(s, theirs ? theirs->version : 0);
+		search_version_heard(s, theirs ? theirs->version : 0);
 }
 
 /* May he still pass us descriptors, who was let in? What he has said has room for some. */
@@ -219,14 +219,14 @@ static bool proves(struct pending *p, const struct ctl_msg *m)
 	p->proven = across_proven(s, p->fd, m);
 	if (p->proven)
 		return rights_allow(p->fd, true), true;
-	if (++s->search.across_wrong == WRONG_MOST && s->search.state == RV_LISTEN) {
+	if (++s->search.across_wrong == WRONG_MOST && s->search.state == SEARCH_LISTEN) {
 		across_failed(s, REASON_IDENTITY);
 		bg_look(s);
 	}
 	return false;
 }
 
-void rv_pending_ready(uint32_t i)
+void search_pending_ready(uint32_t i)
 {
 	struct ctl_msg m;
 	int fd, r, sock;
@@ -250,7 +250,7 @@ void rv_pending_ready(uint32_t i)
 	rights_end(sock);
 }
 
-uint64_t rv_pending_expire(uint64_t now)
+uint64_t search_pending_expire(uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
 
@@ -268,7 +268,7 @@ uint64_t rv_pending_expire(uint64_t now)
 	return next;
 }
 
-void rv_callers_after_fork(void)
+void search_callers_after_fork(void)
 {
 	if (pending_init)
 		for (int i = 0; i < PENDING_MAX; i++)

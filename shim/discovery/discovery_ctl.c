@@ -23,7 +23,7 @@
 #include "link/rights.h"
 #include "policy/log.h"
 
-void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
+void search_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
 			     .index = index };
@@ -37,23 +37,23 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 #define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
 static uint32_t asked_last[ASKED_PLACES];
 
-int rv_ask(struct stream *s, struct link *l, const struct identity *end)
+int search_ask(struct stream *s, struct link *l, const struct identity *end)
 {
 	int slot, r;
 
-	if (!rv_fits(l, s) ||
-	    (!l->path->far && !l->across && !rv_owned_by(s, end, l->peer_uid)))
+	if (!search_fits(l, s) ||
+	    (!l->path->far && !l->across && !search_owned_by(s, end, l->peer_uid)))
 		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return slot == -ENOMEM ? slot : -EAGAIN;
-	r = rv_send_bind(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot,
+	r = search_send_bind(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot,
 			 l->wire ? ++l->life : 0);
 	if (r) {
 		link_slot_free(l, (uint32_t)slot);
 		return r == -EBADF ? -EAGAIN : r;
 	}
-	s->search.state = RV_ASKED;
+	s->search.state = SEARCH_ASKED;
 	s->search.link = l->index;
 	s->search.slot = (uint32_t)slot;
 	asked_last[ASKED_PLACE(l->index, (uint32_t)slot)] = s->index + 1;
@@ -78,12 +78,12 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 	struct sockaddr_storage p = s->addr.peer;
 	struct ctl_tuple x;
 
-	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !rv_awaits(s))
+	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !search_awaits(s))
 		return false;
 	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
 	tuple_from(&x, (void *)&p, (void *)&p);
 	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) ||
-	    (!s->addr.known && rv_read_names(s)))
+	    (!s->addr.known && search_read_names(s)))
 		return false;
 	tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 	return tuple_equal(&x, mine) && has_its_names(s);
@@ -99,10 +99,10 @@ static enum reason bindable(struct stream *s, enum path_kind path)
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
-	if (atomic_load(&s->link) || s->search.state == RV_ASKED)
+	if (atomic_load(&s->link) || s->search.state == SEARCH_ASKED)
 		return REASON_SHARED;	/* still leaving another link, or asking itself: ask
 					 * again later */
-	return rv_allowed(s, path) ? REASON_NONE : REASON_PEER_REFUSED;
+	return search_allowed(s, path) ? REASON_NONE : REASON_PEER_REFUSED;
 }
 
 /* Our stream whose ends are `t` reversed, or NULL. */
@@ -157,7 +157,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	stream_unlock(s);
 	if (!ok)
 		return false;
-	rv_found(s);
+	search_found(s);
 	link_proven(l);
 	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
@@ -170,14 +170,14 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 
 static void give_back_slot(struct link *l, uint32_t slot);
 
-/* Why the peer's stream gets no slot. r: what rv_send_bind() said. */
+/* Why the peer's stream gets no slot. r: what search_send_bind() said. */
 static enum reason not_bound(const struct link *l, int r)
 {
 	if (l->path->far)
 		return REASON_PEER_REFUSED;
 	if (r == -EAGAIN || r == -EBADF)
 		return REASON_SHARED;
-	return r == -EMFILE || r == -ENFILE ? REASON_NO_FDS : REASON_NO_RENDEZVOUS;
+	return r == -EMFILE || r == -ENFILE ? REASON_NO_FDS : REASON_NO_DISCOVERY;
 }
 
 static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
@@ -192,7 +192,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	s = find_stream(l, m, &gen, &why);
-	if (s && l->path->far && !rv_same_host(l, s)) {
+	if (s && l->path->far && !search_same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it",
 			 atomic_load(&s->fd));
@@ -210,34 +210,34 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 	}
 	if (s && l->across && (why = across_is_one(l, s, m, fd)))
 		s = NULL;
-	if (s && !l->path->far && !l->across && (r = rv_proves(l, s, fd))) {
-		why = rv_not_proved(s, r);
+	if (s && !l->path->far && !l->across && (r = search_proves(l, s, fd))) {
+		why = search_not_proved(s, r);
 		if (why == REASON_IDENTITY)
 			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
 				 atomic_load(&s->fd), l->peer_pid);
 		s = NULL;
 	}
 	if (!s) {
-		rv_say(l, CTL_NOT_MINE, m->slot, why);
+		search_say(l, CTL_NOT_MINE, m->slot, why);
 		return;
 	}
 	/* The connector has reset a common one. */
 	if (l->wire ? segment_slot_reset(&l->segment, m->slot) != 0 :
 		      !segment_slot_have(&l->segment, m->slot)) {
-		rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
+		search_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
 		return;
 	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	r = rv_send_bind(l, s, gen, CTL_BOUND, m->slot, m->epoch);
+	r = search_send_bind(l, s, gen, CTL_BOUND, m->slot, m->epoch);
 	if (r) {
-		rv_say(l, CTL_NOT_MINE, m->slot, not_bound(l, r));
+		search_say(l, CTL_NOT_MINE, m->slot, not_bound(l, r));
 		return;
 	}
 	if (l->wire)
 		l->wire->peer(l, m->slot, m->off, m->index);
 	l->slot_used[m->slot] = 1;
 	if (s->search.path != l->path->kind) {
-		rv_name_close(s);	/* where the other kind of link looks */
+		search_name_close(s);	/* where the other kind of link looks */
 		s->search.path = l->path->kind;
 	}
 	if (!attach(s, gen, l, m->slot))
@@ -246,7 +246,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 
 static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
 {
-	return atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED &&
+	return atomic_load(&s->mode) != MODE_FREE && s->search.state == SEARCH_ASKED &&
 	       s->search.link == l->index && s->search.slot == slot;
 }
 
@@ -281,7 +281,7 @@ static void give_back_slot(struct link *l, uint32_t slot)
 {
 	if (l->wire)
 		l->wire->unbind(l, slot);
-	rv_say(l, CTL_UNBIND, slot, 0);
+	search_say(l, CTL_UNBIND, slot, 0);
 	slot_left(l, slot, 2);
 }
 
@@ -295,21 +295,21 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	if (atomic_load(&s->dead) || stream_tcp_only(s) || atomic_load(&s->fallback.going)) {
-		s->search.state = RV_FAILED;
+		s->search.state = SEARCH_FAILED;
 		give_back_slot(l, m->slot);
 		bg_look(s);
 		return;
 	}
-	if (l->path->far && !rv_one_connection(s, &m->tuple)) {
+	if (l->path->far && !search_one_connection(s, &m->tuple)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
-		rv_failed(s, REASON_PROXIED, true);
+		search_failed(s, REASON_PROXIED, true);
 		bg_look(s);
 		return;
 	}
-	if (!l->path->far && (why = rv_unproved(l, s, m, fd))) {
+	if (!l->path->far && (why = search_unproved(l, s, m, fd))) {
 		give_back_slot(l, m->slot);
-		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
+		search_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
 		bg_look(s);
 		return;
 	}
@@ -317,13 +317,13 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		l->wire->peer(l, m->slot, m->off, m->index);
 	} else if (!segment_slot_have(&l->segment, m->slot)) {
 		give_back_slot(l, m->slot);
-		rv_failed(s, REASON_NO_MEMORY, false);
+		search_failed(s, REASON_NO_MEMORY, false);
 		bg_look(s);
 		return;
 	}
 	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {	/* it has ended meanwhile */
 		give_back_slot(l, m->slot);
-		rv_failed(s, REASON_SHARED, false);
+		search_failed(s, REASON_SHARED, false);
 		bg_look(s);
 	}
 }
@@ -337,7 +337,7 @@ static void got_not_mine(struct link *l, const struct ctl_msg *m)
 		return;
 	}
 	link_slot_free(l, m->slot);
-	rv_refused(s, l, m->index);
+	search_refused(s, l, m->index);
 }
 
 static void got_unbind(struct link *l, const struct ctl_msg *m)
@@ -364,7 +364,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 		return;
 	}
 	if (*fd == CTL_FD_LOST) {
-		rv_say(l, CTL_BELL, 0, m->index);
+		search_say(l, CTL_BELL, 0, m->index);
 		return;
 	}
 	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
@@ -375,14 +375,14 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 		return;
 	}
 	if (atomic_load(&l->peer_bell[m->index]) < 0 && !link_user_has_room(l->peer_uid)) {
-		rv_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller
+		search_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller
 							 * closes it */
 		return;
 	}
 	n = fd_internal_keep(*fd);
 	*fd = -1;
 	if (n < 0) {
-		rv_say(l, CTL_BELL, 0, m->index);
+		search_say(l, CTL_BELL, 0, m->index);
 		return;
 	}
 	old = atomic_exchange(&l->peer_bell[m->index], n);
@@ -399,14 +399,14 @@ static void got_cut_tx(struct stream *s, enum cut_ev ev, const struct ctl_msg *m
 	if (ev == CUT_EV_CUT_OK) {
 		s->snd.declined = 0;
 	} else if (ev == CUT_EV_FROZEN &&
-		   (s->snd.cut.state == CUT_TX_A || s->snd.cut.state == CUT_TX_K)) {
+		   (s->snd.cut.state == CUT_TX_ARMING || s->snd.cut.state == CUT_TX_CUT_SENT)) {
 		/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not
 		 * pester it. */
 		s->earn.next_us = now_us() + (20000ull << s->snd.declined);
 		if (s->snd.declined < 6)
 			s->snd.declined++;
 	}
-	if (ev == CUT_EV_ARMED && s->snd.cut.state == CUT_TX_A)
+	if (ev == CUT_EV_ARMED && s->snd.cut.state == CUT_TX_ARMING)
 		stream_fit_tcp(s);
 	stream_tx_event(s, ev, m->epoch, m->off);
 	/* Who waits for room may not try again before we say so. */
@@ -443,7 +443,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 			got_cut_tx(s, ev, m);
 		else
 			stream_rx_event(s, ev, m->epoch, m->off);
-		stream_look_fallback(s);
+		stream_look_for_reset(s);
 		stream_unlock(s);
 		break;
 	case CUT_EV_CUT_OK:
@@ -523,8 +523,8 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 
 static void settle(struct link *l)
 {
-	rv_orphaned(l);
-	rv_hello_settled(l);
+	search_orphaned(l);
+	search_hello_settled(l);
 	if (l->path->far)
 		net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
 }
@@ -553,7 +553,7 @@ static void act_on(struct link *l, const struct ctl_msg *m, int *fd)
 	case CTL_WELCOME:
 		l->path->welcomed(l, m, *fd);
 		if (atomic_load(&l->state) == LINK_UP && (!l->across || across_pass_diag(l)))
-			rv_hello_settled(l);
+			search_hello_settled(l);
 		break;
 	case CTL_PROOF:		/* that was before the link was up */
 	case CTL_DIAG:
@@ -654,7 +654,7 @@ static bool one_record(struct link *l)
 	return l->ctl >= 0;
 }
 
-void rv_link_ready(uint32_t i)
+void search_link_ready(uint32_t i)
 {
 	struct link *l = &links[i];
 	int st;
@@ -672,7 +672,7 @@ void rv_link_ready(uint32_t i)
 		settle(l);
 }
 
-void rv_unbind(struct stream *s)
+void search_unbind(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
@@ -680,7 +680,7 @@ void rv_unbind(struct stream *s)
 		return;
 	stream_lock(s);
 	/* An error that the application has not heard of yet is told by us. */
-	if ((stream_fallback_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
+	if ((stream_both_on_tcp(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
 	    (atomic_load(&s->dead) &&
 	     (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;

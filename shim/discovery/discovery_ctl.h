@@ -8,61 +8,63 @@
 #include "conn/stream_int.h"
 
 /* ---- discovery_ctl.c ---- */
-/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not
+/* Asks for a slot of the link. 0: an answer will come (SEARCH_ASKED). -EAGAIN: the stream may not
  * ride it, it is full, or cannot be asked now. Or -errno: it will not be bound. `end`: who has
  * the other end, of a connection on this host. */
 struct identity;
-int rv_ask(struct stream *s, struct link *l, const struct identity *end);
+int search_ask(struct stream *s, struct link *l, const struct identity *end);
 /* a record without a socket */
-void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
+void search_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
 
 /* ---- bind_proof.c; rcv.lock is taken there, and out_lock under it ---- */
 /* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us
  * descriptors? Takes note of one that does not. */
-bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
+bool search_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 /* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
  * that the connection is ours. `gen`: of the stream that is meant. 0 or -errno, of those that may
  * pass soon -EAGAIN. */
-int rv_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
+int search_send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
 		 uint32_t life);
 /* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
-int rv_proves(const struct link *l, struct stream *s, int fd);
-/* Why a stream whose proof is no good is not bound. r: what rv_proves() said. */
-enum reason rv_not_proved(const struct stream *s, int r);
+int search_proves(const struct link *l, struct stream *s, int fd);
+/* Why a stream whose proof is no good is not bound. r: what search_proves() said. */
+enum reason search_not_proved(const struct stream *s, int r);
 /* Why BOUND, with that descriptor, proves nothing; REASON_NONE: it does. */
-enum reason rv_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m, int fd);
-bool rv_same_host(const struct link *l, const struct stream *s);
+enum reason search_unproved(const struct link *l, struct stream *s, const struct ctl_msg *m,
+			    int fd);
+bool search_same_host(const struct link *l, const struct stream *s);
 /* Is the link one that the stream may ride? */
-bool rv_fits(const struct link *l, const struct stream *s);
+bool search_fits(const struct link *l, const struct stream *s);
 /* Between hosts, of a client, whom BOUND told `t`: false, and it is logged: it may be two. */
-bool rv_one_connection(struct stream *s, const struct ctl_tuple *t);
+bool search_one_connection(struct stream *s, const struct ctl_tuple *t);
 
 /* ---- search_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rcv.lock. */
-int rv_read_names(struct stream *s);
+int search_read_names(struct stream *s);
 /* Is our end's name below the other's? */
-bool rv_comes_first(const struct stream *s);
+bool search_comes_first(const struct stream *s);
 
 /* ---- search_result.c: what becomes of the search ---- */
-extern unsigned rv_names_open;		/* discovery sockets that are open; ... */
-extern unsigned rv_client_names;	/* ... of these: be_asked_too() */
-int rv_name_open(struct stream *s);	/* 0, -EAGAIN, -EADDRINUSE, -errno */
+extern unsigned search_names_open;		/* discovery sockets that are open; ... */
+extern unsigned search_client_names;	/* ... of these: be_asked_too() */
+int search_name_open(struct stream *s);	/* 0, -EAGAIN, -EADDRINUSE, -errno */
 /* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
-uint32_t rv_paths_allowed(struct stream *s);
-uint64_t rv_retry_us(struct stream *s);		/* until a path that was lost is sought again */
-uint64_t rv_backoff(unsigned tries);
-bool rv_many_found(uint64_t now);		/* in the last second: a crowd */
-enum reason rv_reason_of(int err);		/* why a search ends by that -errno */
-void rv_from_the_first_link(struct stream *s);	/* all links are asked once more */
-bool rv_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
-void rv_name_close(struct stream *s);
-void rv_found(struct stream *s);		/* it has its slot */
+uint32_t search_paths_allowed(struct stream *s);
+/* until a path that was lost is sought again */
+uint64_t search_retry_us(struct stream *s);
+uint64_t search_backoff(unsigned tries);
+bool search_many_found(uint64_t now);		/* in the last second: a crowd */
+enum reason search_reason_of(int err);		/* why a search ends by that -errno */
+void search_from_the_first_link(struct stream *s);	/* all links are asked once more */
+bool search_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
+void search_name_close(struct stream *s);
+void search_found(struct stream *s);		/* it has its slot */
 /* not on that link */
-void rv_refused(struct stream *s, const struct link *l, enum reason why);
-void rv_orphaned(struct link *l);		/* those who asked there search again */
+void search_refused(struct stream *s, const struct link *l, enum reason why);
+void search_orphaned(struct link *l);		/* those who asked there search again */
 /* The link is up, or will not be: those who waited for it look again. Until then they are left
  * alone, who may be thousands. */
-void rv_hello_settled(const struct link *l);
-void rv_failed(struct stream *s, enum reason why, bool for_good);
+void search_hello_settled(const struct link *l);
+void search_failed(struct stream *s, enum reason why, bool for_good);
 
 #endif

@@ -134,8 +134,8 @@ static void call_failed(struct call *c, enum reason why)
 	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE)
 		net_refused(&c->host, why);
 	call_free(c, false);
-	if (client && s && s->search.state == RV_CALL)
-		rv_call_ended(s, why);
+	if (client && s && s->search.state == SEARCH_CALL)
+		search_call_ended(s, why);
 }
 
 static void prepare(int fd)
@@ -199,7 +199,7 @@ int net_call(struct stream *s)
 	c->mine = mine;
 	c->mine.mode = (uint32_t)mode;
 	tuple_from(&c->mine.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
-	s->search.state = RV_CALL;
+	s->search.state = SEARCH_CALL;
 	s->search.link = LINK_MAX;
 	return 1;
 }
@@ -248,19 +248,19 @@ static void answered(struct call *c)
 	}
 	m.type = NET_PROOF;
 	net_make_mac(c, false, m.mac);
-	if (!s || s->search.state != RV_CALL || !net_say(fd, &m, sizeof m)) {
+	if (!s || s->search.state != SEARCH_CALL || !net_say(fd, &m, sizeof m)) {
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
 	call_free(c, true);
 	if (stream_sought(s)->hello(fd, &c->host, &index)) {
 		fd_internal_close(fd);
-		rv_call_ended(s, REASON_NO_MEMORY);
+		search_call_ended(s, REASON_NO_MEMORY);
 		return;
 	}
 	s->search.link = index;
 	if (atomic_load(&links[index].state) != LINK_HELLO)
-		rv_call_ended(s, REASON_NO_RENDEZVOUS);
+		search_call_ended(s, REASON_NO_DISCOVERY);
 }
 
 /* ---- the server's half ---- */
@@ -312,7 +312,7 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 		/* One that lost its path listens in longer and longer intervals, or will soon. */
 		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->addr.known ||
 		    !stream_sought(s)->far || s->role != ROLE_SERVER ||
-		    (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
+		    (s->search.state != SEARCH_LISTEN && !s->search.lost) || atomic_load(&s->link))
 			continue;
 		tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 		if (tuple_equal(&x, &mine))
@@ -327,7 +327,7 @@ static void patience(struct call *c, uint64_t us)
 	struct stream *s = stream_of(c);
 	uint64_t end = now_us() + us;
 
-	if (s && s->search.state == RV_LISTEN && s->search.end_us < end)
+	if (s && s->search.state == SEARCH_LISTEN && s->search.end_us < end)
 		s->search.end_us = end;
 }
 
@@ -452,7 +452,7 @@ void net_name_ready(struct stream *s)
 		if (!rights_socket_from(who.uid)) {
 			stat_add(STAT_refused, 1);
 			if (passes)
-				rv_name_close(s);
+				search_name_close(s);
 			else
 				sys(SYS_recvfrom, s->search.fd, &m, sizeof m, MSG_DONTWAIT, NULL,
 				    NULL);
@@ -460,7 +460,7 @@ void net_name_ready(struct stream *s)
 		}
 		r = rights_recv(s->search.fd, &iov, &flags, &fd);
 		if (r == -EPROTO || (fd >= 0 && !handed_over(s, &m, r, fd)))
-			rv_name_close(s);
+			search_name_close(s);
 		else if (r < 0)
 			return;
 	}
@@ -490,8 +490,8 @@ static void other_version(struct call *c, const struct ctl_msg *theirs)
 	net_say(c->fd, &m, sizeof m);
 	version_heard(theirs, 0);
 	call_failed(c, REASON_VERSION);
-	if (s && s->search.state == RV_LISTEN && stream_sought(s)->far)
-		rv_version(s, theirs->version);
+	if (s && s->search.state == SEARCH_LISTEN && stream_sought(s)->far)
+		search_version(s, theirs->version);
 }
 
 static void hello(struct call *c)

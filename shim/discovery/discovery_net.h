@@ -12,7 +12,7 @@ int net_possible(struct stream *s);
 /* Accepting end: the port is open, or another process has it, and the name of the stream is. 0
  * or -errno. */
 int net_listen(struct stream *s);
-/* Connecting end: calls the other host's port. 1: under way (RV_CALL), or the reason why it
+/* Connecting end: calls the other host's port. 1: under way (SEARCH_CALL), or the reason why it
  * makes no sense. */
 int net_call(struct stream *s);
 /* a call, or a link that comes up */
@@ -24,7 +24,7 @@ void net_call_ready(uint32_t i);
 uint64_t net_expire(uint64_t now);		/* silent ones; when to come again */
 void net_after_fork(void);
 /* The decision about what to do next of a stream whose call or link ended: search.c. */
-void rv_call_ended(struct stream *s, enum reason why);
+void search_call_ended(struct stream *s, enum reason why);
 
 /* ---- net_refused.c ---- */
 /* whatever the ports */

@@ -11,7 +11,7 @@
  * there.
  *
  *   client                                   server
- *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
+ *   earns -> SEARCH_TRY                          earns -> SEARCH_LISTEN (name open)
  *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
  *   connect(name), HELLO          -------->  accept; whose is it? (SO_PEERCRED)
  *                                 <--------  WELCOME + segment; link made
@@ -97,7 +97,7 @@ static uint64_t search_us(const struct stream *s)
 	if (s->search.unmarked && s->earn.searched)
 		return 0;
 	us = s->search.unmarked && us > UNMARKED_US ? UNMARKED_US : us;
-	return us + (!rv_awaits(s) ? 0 : s->search.unmarked ? UNMARKED_US : SERVER_MORE_US);
+	return us + (!search_awaits(s) ? 0 : s->search.unmarked ? UNMARKED_US : SERVER_MORE_US);
 }
 
 static bool any_link(void)
@@ -118,11 +118,12 @@ static bool stranger(struct stream *s, const struct identity *end)
 	own = (uid_t)sys(SYS_geteuid);
 	s->search.foreign = end->uid != own;
 	if (own == OVERFLOW_UID && !end->unmarked)	/* whom the other end does not believe */
-		rv_failed(s, REASON_NOBODY, false);
+		search_failed(s, REASON_NOBODY, false);
 	else if (rights_taken_from(end->uid))
 		return false;
 	else
-		rv_failed(s, end->uid == OVERFLOW_UID ? REASON_NOBODY : REASON_OTHER_USER, false);
+		search_failed(s, end->uid == OVERFLOW_UID ? REASON_NOBODY : REASON_OTHER_USER,
+			      false);
 	return true;
 }
 
@@ -135,7 +136,7 @@ static void not_answered(struct stream *s)
 			  : s->search.foreign && s->search.marked ? REASON_OTHER_USER
 								  : REASON_NO_PEER_SHIM;
 
-	rv_failed(s, why, why != REASON_OTHER_USER);
+	search_failed(s, why, why != REASON_OTHER_USER);
 }
 
 /* Why it stays on TCP, where `across` is why it is not looked for in other namespaces. */
@@ -158,7 +159,7 @@ static bool has_names(struct stream *s, uint64_t now)
 {
 	int r;
 
-	r = rv_read_names(s);
+	r = search_read_names(s);
 	if (r == -ENOTCONN && now < s->search.end_us) {	/* connect() still under way */
 		s->search.due_us = now + 2000;
 		return false;
@@ -167,22 +168,22 @@ static bool has_names(struct stream *s, uint64_t now)
 		log_line(2, "fd %d: it is of another network namespace than the library's thread",
 			 atomic_load(&s->fd));
 	if (r) {
-		rv_failed(s,
+		search_failed(s,
 			  r == -EPROTOTYPE   ? REASON_NOT_TCP
 			  : r == -EOPNOTSUPP ? REASON_SOCKOPT
-					     : REASON_NO_RENDEZVOUS,
+					     : REASON_NO_DISCOVERY,
 			  r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
 		return false;
 	}
 	/* one socket connected to itself */
 	if (sockaddr_same((void *)&s->addr.local, (void *)&s->addr.peer)) {
-		rv_failed(s, REASON_NO_RENDEZVOUS, true);
+		search_failed(s, REASON_NO_DISCOVERY, true);
 		return false;
 	}
 	return true;
 }
 
-void rv_start(struct stream *s)
+void search_start(struct stream *s)
 {
 	uint64_t now = now_us();
 	struct identity end = { .marked = false };
@@ -196,9 +197,9 @@ void rv_start(struct stream *s)
 		return;
 	if (!has_names(s, now))
 		return;
-	may = rv_paths_allowed(s);
+	may = search_paths_allowed(s);
 	if (!may) {
-		rv_failed(s, atomic_load(&s->earn.stopped), false);
+		search_failed(s, atomic_load(&s->earn.stopped), false);
 		return;
 	}
 	here = on_this_host(s, &end);
@@ -209,7 +210,7 @@ void rv_start(struct stream *s)
 		return;
 	}
 	if (here && proxied(s)) {
-		rv_failed(s, REASON_PROXIED, true);
+		search_failed(s, REASON_PROXIED, true);
 		return;
 	}
 	path = first_of(may, here);
@@ -225,7 +226,7 @@ void rv_start(struct stream *s)
 	if (far) {
 		r = path == PATH_TCP ? (int)elsewhere(s, across) : net_possible(s);
 		if (r) {
-			rv_failed(s, (enum reason)r,
+			search_failed(s, (enum reason)r,
 				  r == REASON_REMOTE || r == REASON_OTHER_NAMESPACE);
 			return;
 		}
@@ -236,14 +237,14 @@ void rv_start(struct stream *s)
 	s->search.link = s->search.elsewhere = 0;
 	stat_row_event(s->row, EVENT_SEARCH, far);
 	stat_row_reason(s->row, REASON_SEARCHING);
-	if (!rv_awaits(s)) {
-		s->search.state = RV_TRY;
+	if (!search_awaits(s)) {
+		s->search.state = SEARCH_TRY;
 		s->search.due_us = now;
 	} else {
-		s->search.state = RV_LISTEN;
+		s->search.state = SEARCH_LISTEN;
 		s->search.due_us = now;
 		if (any_link() && !far)
-			s->search.due_us += rv_many_found(now) ? 50000 : 5000;
+			s->search.due_us += search_many_found(now) ? 50000 : 5000;
 	}
 }
 
@@ -283,7 +284,7 @@ static bool linked_to(const struct ucred *c)
 static void wait_for(struct stream *s, const struct link *l)
 {
 	s->search.hello = l->index + 1;
-	rv_from_the_first_link(s);
+	search_from_the_first_link(s);
 	s->search.due_us = UINT64_MAX;
 }
 
@@ -319,11 +320,11 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 			  : discovery_sock_connect(fd, local, peer);
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
-		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
+		if (r >= 0 && search_owned_by(s, end, cred->uid)) {
 			r = !fd_may_keep() ? -EMFILE : proof_possible() < 0 ? -ENOENT : 0;
 			if (!r)
 				return fd;
-			leave(fd, rv_reason_of((int)r));
+			leave(fd, search_reason_of((int)r));
 		} else if (r >= 0) {
 			leave(fd, REASON_IDENTITY);
 		}
@@ -362,7 +363,7 @@ static int connect_to(struct stream *s, const struct identity *end)
 	r = ctl_send_fd(fd, &m, -1);
 	if (version_other(cred.pid, &theirs)) {		/* HELLO tells the other end why */
 		fd_internal_close(fd);
-		rv_version(s, theirs);
+		search_version(s, theirs);
 		return 1;
 	}
 	l = r < 0 ? NULL : link_new(stream_sought(s), fd, cred.uid, cred.pid);
@@ -374,7 +375,7 @@ static int connect_to(struct stream *s, const struct identity *end)
 	l->caller = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
-		link_kill(l, rv_reason_of((int)r));
+		link_kill(l, search_reason_of((int)r));
 		return (int)r;
 	}
 	wait_for(s, l);
@@ -417,7 +418,7 @@ static int ask_next(struct stream *s, const struct identity *end)
 			struct link *l = &links[s->search.link];
 			int r = atomic_load(&l->state) == LINK_UP &&
 						same_place(l, s) == !s->search.elsewhere
-					? rv_ask(s, l, end)
+					? search_ask(s, l, end)
 					: -EAGAIN;
 
 			if (r != -EAGAIN)
@@ -431,17 +432,17 @@ static void try_net(struct stream *s, uint64_t now)
 	int r = ask_next(s, NULL);
 
 	if (r < 0)
-		rv_failed(s, rv_reason_of(r), false);
+		search_failed(s, search_reason_of(r), false);
 	if (r)
 		return;
 	if (net_under_way(&s->addr.peer)) {
-		rv_from_the_first_link(s);
+		search_from_the_first_link(s);
 		s->search.due_us = now + 2000;
 		return;
 	}
 	r = s->want ? s->want : net_call(s);
 	if (r != 1)
-		rv_failed(s, (enum reason)r, false);
+		search_failed(s, (enum reason)r, false);
 }
 
 /* the kernel says nothing: so often it may be a moment's want of something */
@@ -467,13 +468,13 @@ static int accepted(struct stream *s, struct identity *ret)
  */
 static void be_asked_too(struct stream *s)
 {
-	if (s->search.tries < BOTH_TRIES || !s->search.marked || !rv_comes_first(s))
+	if (s->search.tries < BOTH_TRIES || !s->search.marked || !search_comes_first(s))
 		return;
 	if (!s->search.waits)
 		stream_enter_port(s);
 	s->search.waits = 1;
-	if (s->search.fd < 0 && rv_client_names < BOTH_NAMES && rv_names_open < NAMES_MAX)
-		rv_client_names += !rv_name_open(s);
+	if (s->search.fd < 0 && search_client_names < BOTH_NAMES && search_names_open < NAMES_MAX)
+		search_client_names += !search_name_open(s);
 }
 
 /* Who answers nothing over links, and has no name (yet): again. */
@@ -496,12 +497,12 @@ static void try_across(struct stream *s, uint64_t now)
 	if (r > 0)
 		return;
 	if (r < 0 && r != -EAGAIN) {
-		across_failed(s, rv_reason_of(r));
+		across_failed(s, search_reason_of(r));
 	} else if (now >= s->search.end_us) {
 		across_failed(s, s->want ? s->want : REASON_NO_PEER_SHIM);
 	} else {
-		rv_from_the_first_link(s);
-		s->search.due_us = now + rv_backoff(s->search.tries++);
+		search_from_the_first_link(s);
+		s->search.due_us = now + search_backoff(s->search.tries++);
 	}
 }
 
@@ -533,15 +534,15 @@ static void try_client(struct stream *s, uint64_t now)
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		if (r < 0 && r != -EAGAIN)
-			rv_failed(s, rv_reason_of(r), false);
+			search_failed(s, search_reason_of(r), false);
 		else if (s->want)
-			rv_failed(s, s->want, false);
+			search_failed(s, s->want, false);
 		else
 			not_answered(s);
 		return;
 	}
-	rv_from_the_first_link(s);
-	s->search.due_us = now + rv_backoff(s->search.tries++);
+	search_from_the_first_link(s);
+	s->search.due_us = now + search_backoff(s->search.tries++);
 }
 
 /* All names are in use: when to try again. Thousands who wait take turns. */
@@ -556,35 +557,36 @@ static uint64_t without_name(uint64_t now)
 static void name_due(struct stream *s, uint64_t now)
 {
 	if (now < names_turn) {
-		rv_name_close(s);
+		search_name_close(s);
 		s->search.due_us = without_name(now);
 	} else {
 		s->search.due_us = now + NAME_US;
 	}
 }
 
-uint64_t rv_work(struct stream *s, uint64_t now)
+uint64_t search_work(struct stream *s, uint64_t now)
 {
 	int r;
 
-	if (s->search.state == RV_NONE) {
+	if (s->search.state == SEARCH_NONE) {
 		if (now < s->search.due_us)
 			return s->search.due_us;
 		if (!s->search.end_us)
 			s->search.end_us = now + shim_tunables()->discovery;
-		rv_start(s);
-		return s->search.state == RV_FAILED ? UINT64_MAX : s->search.due_us;
+		search_start(s);
+		return s->search.state == SEARCH_FAILED ? UINT64_MAX : s->search.due_us;
 	}
-	if (s->search.across && (s->search.state == RV_LISTEN || s->search.state == RV_TRY)) {
+	if (s->search.across && (s->search.state == SEARCH_LISTEN ||
+				 s->search.state == SEARCH_TRY)) {
 		r = across_ready(s, now);
 		if (r <= 0)
-			return !r || s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
+			return !r || s->search.state == SEARCH_NONE ? s->search.due_us : UINT64_MAX;
 	}
-	if (s->search.state == RV_LISTEN) {
+	if (s->search.state == SEARCH_LISTEN) {
 		/* as long as it takes, but not all the time */
 		if (now >= s->search.end_us && s->search.lost) {
 			net_listen(s);
-			s->search.end_us = now + rv_retry_us(s);
+			s->search.end_us = now + search_retry_us(s);
 			return s->search.end_us;
 		}
 		if (given_up(s, now)) {
@@ -592,30 +594,31 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 				across_failed(s, REASON_NO_PEER_SHIM);
 			else
 				not_answered(s);
-			return s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
+			return s->search.state == SEARCH_NONE ? s->search.due_us : UINT64_MAX;
 		}
 		if (stream_sought(s)->far) {
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
-				rv_failed(s, rv_reason_of(r), false);
-				return s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
+				search_failed(s, search_reason_of(r), false);
+				return s->search.state == SEARCH_NONE ? s->search.due_us
+					: UINT64_MAX;
 			}
 			return now + 20000;	/* whoever has the port may die */
 		}
 		if (s->search.fd < 0 && now >= s->search.due_us) {
-			r = rv_names_open < NAMES_MAX ? rv_name_open(s) : -EAGAIN;
+			r = search_names_open < NAMES_MAX ? search_name_open(s) : -EAGAIN;
 			if (s->search.across && r == -EADDRINUSE) {
 				across_failed(s, REASON_AMBIGUOUS);
 				return UINT64_MAX;
 			}
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->search.due_us = rv_names_open < NAMES_MAX
-							   ? now + rv_backoff(s->search.tries++)
+				s->search.due_us = search_names_open < NAMES_MAX
+							   ? now + search_backoff(s->search.tries++)
 							   : without_name(now);
 				return s->search.due_us;
 			}
 			if (r < 0) {
-				rv_failed(s, rv_reason_of(r), false);
+				search_failed(s, search_reason_of(r), false);
 				return UINT64_MAX;
 			}
 			s->search.due_us = now + NAME_US;
@@ -626,44 +629,45 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			       ? s->search.end_us
 			       : s->search.due_us;
 	}
-	if (s->search.state == RV_TRY) {
+	if (s->search.state == SEARCH_TRY) {
 		if (now >= s->search.due_us)
 			(stream_sought(s)->far ? try_net : s->search.across ? try_across :
 							   try_client)(s, now);
-		return s->search.state == RV_TRY || s->search.state == RV_NONE ||
-				       s->search.state == RV_LISTEN
+		return s->search.state == SEARCH_TRY || s->search.state == SEARCH_NONE ||
+				       s->search.state == SEARCH_LISTEN
 			       ? s->search.due_us
 			       : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
 
-void rv_policy(struct stream *s)
+void search_policy(struct stream *s)
 {
 	if (stream_tcp_only(s) || !s->addr.known)
 		return;
-	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : rv_paths_allowed(s)) {
+	if (atomic_load(&s->link) ? search_allowed(s, s->search.path) : search_paths_allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE
-					: s->search.state == RV_NONE || s->search.state == RV_FAILED
+					: s->search.state == SEARCH_NONE ||
+						s->search.state == SEARCH_FAILED
 						? REASON_NOT_EARNED
 						: REASON_SEARCHING);
-		if (!atomic_load(&s->link) && s->search.state == RV_FAILED) {
-			rv_anew(s);
+		if (!atomic_load(&s->link) && s->search.state == SEARCH_FAILED) {
+			search_anew(s);
 			s->want = 0;
 		}
 	} else {
 		stat_row_reason(s->row, atomic_load(&s->earn.stopped));
 		if (atomic_load(&s->link))
 			stream_ask_fallback(s);
-		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN ||
-			 s->search.state == RV_CALL)
-			rv_failed(s, atomic_load(&s->earn.stopped), false);
+		else if (s->search.state == SEARCH_TRY || s->search.state == SEARCH_LISTEN ||
+			 s->search.state == SEARCH_CALL)
+			search_failed(s, atomic_load(&s->earn.stopped), false);
 	}
 	bg_look(s);
 }
 
-void rv_after_fork(void)
+void search_after_fork(void)
 {
 	net_after_fork();
-	rv_names_open = rv_client_names = 0;
+	search_names_open = search_client_names = 0;
 }

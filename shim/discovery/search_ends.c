@@ -61,7 +61,7 @@ static void show_names(struct stream *s)
 
 /* All under the lock: a stream that never asked for an upgrade is freed, and used again, by
  * whoever closes it. */
-int rv_read_names(struct stream *s)
+int search_read_names(struct stream *s)
 {
 	uint32_t len = sizeof s->addr.local;
 	int fd, r;
@@ -89,7 +89,7 @@ int rv_read_names(struct stream *s)
 	return r;
 }
 
-bool rv_comes_first(const struct stream *s)
+bool search_comes_first(const struct stream *s)
 {
 	struct ctl_tuple t, r;
 

@@ -24,8 +24,8 @@
 #include "link/rights.h"
 #include "policy/log.h"
 
-unsigned rv_names_open;
-unsigned rv_client_names;
+unsigned search_names_open;
+unsigned search_client_names;
 
 /* ---- names ---- */
 
@@ -52,7 +52,7 @@ static void name_gone(struct stream *s)
 	across_name_close(isn);
 }
 
-void rv_name_close(struct stream *s)
+void search_name_close(struct stream *s)
 {
 	if (s->search.fd < 0)
 		return;
@@ -62,11 +62,11 @@ void rv_name_close(struct stream *s)
 	if (stream_sought(s)->far)
 		return;
 	name_gone(s);
-	rv_names_open--;
-	rv_client_names -= s->role == ROLE_CLIENT;
+	search_names_open--;
+	search_client_names -= s->role == ROLE_CLIENT;
 }
 
-int rv_name_open(struct stream *s)
+int search_name_open(struct stream *s)
 {
 	bool named;
 	long r;
@@ -93,13 +93,13 @@ int rv_name_open(struct stream *s)
 		return (int)r;
 	}
 	s->search.fd = fd;
-	rv_names_open++;
+	search_names_open++;
 	return 0;
 }
 
 /* ---- ends of a search ---- */
 
-uint64_t rv_retry_us(struct stream *s)
+uint64_t search_retry_us(struct stream *s)
 {
 	s->search.lost += s->search.lost < 6;
 	return shim_tunables()->rdma_retry << (s->search.lost - 1);
@@ -113,23 +113,23 @@ static bool may_pass(enum reason why)
 	       why == REASON_LINK_FULL || why == REASON_NO_FDS || why == REASON_NO_MEMORY;
 }
 
-void rv_failed(struct stream *s, enum reason why, bool for_good)
+void search_failed(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
-	rv_name_close(s);
+	search_name_close(s);
 	hold_over(s);
-	s->search.state = RV_FAILED;
+	s->search.state = SEARCH_FAILED;
 	stat_row_reason(s->row, why);
 	if (why != atomic_load(&s->earn.stopped))
 		stat_link_error(why);
 	/* it was on RDMA, which may come back */
 	if (s->search.lost && why != atomic_load(&s->earn.stopped)) {
 		for_good = false;
-		s->search.state = RV_NONE;
+		s->search.state = SEARCH_NONE;
 		s->search.end_us = 0;
-		s->search.due_us = now_us() + rv_retry_us(s);
+		s->search.due_us = now_us() + search_retry_us(s);
 	} else if (why != atomic_load(&s->earn.stopped) && may_pass(why) && earn_again(s)) {
-		s->search.state = RV_LATER;		/* stream_work.c releases it, */
+		s->search.state = SEARCH_LATER;		/* stream_work.c releases it, */
 		stream_wake(s);
 		return;
 	}
@@ -140,15 +140,15 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 	stream_wake(s);
 }
 
-void rv_stop(struct stream *s)
+void search_stop(struct stream *s)
 {
-	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees
+	search_name_close(s);		/* a BIND under way is answered first: got_bound() sees
 					 * that the stream is dead */
 }
 
 /* ---- what the policy says ---- */
 
-uint32_t rv_paths_allowed(struct stream *s)
+uint32_t search_paths_allowed(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	struct policy_decision d;
@@ -167,9 +167,9 @@ uint32_t rv_paths_allowed(struct stream *s)
 	return d.paths;
 }
 
-bool rv_allowed(struct stream *s, enum path_kind path)
+bool search_allowed(struct stream *s, enum path_kind path)
 {
-	return rv_paths_allowed(s) & 1u << path;
+	return search_paths_allowed(s) & 1u << path;
 }
 
 /* ---- how often, and how many ---- */
@@ -179,50 +179,50 @@ bool rv_allowed(struct stream *s, enum path_kind path)
 static uint64_t found_at[MANY];
 static unsigned found;
 
-bool rv_many_found(uint64_t now)
+bool search_many_found(uint64_t now)
 {
 	return found >= MANY && now < found_at[found % MANY] + 1000000;
 }
 
-uint64_t rv_backoff(unsigned tries)
+uint64_t search_backoff(unsigned tries)
 {
 	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
 
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
-enum reason rv_reason_of(int err)
+enum reason search_reason_of(int err)
 {
 	if (err == -EMFILE || err == -ENFILE)
 		return REASON_NO_FDS;
 	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
 		return REASON_NO_MEMORY;
-	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
+	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_DISCOVERY;
 }
 
-void rv_from_the_first_link(struct stream *s)
+void search_from_the_first_link(struct stream *s)
 {
 	s->search.link = s->search.elsewhere = 0;
 }
 
 /* ---- it has its slot, or another version is there ---- */
 
-void rv_found(struct stream *s)
+void search_found(struct stream *s)
 {
-	rv_name_close(s);
-	s->search.state = RV_DONE;
+	search_name_close(s);
+	s->search.state = SEARCH_DONE;
 	s->search.lost = 0;
 	found_at[found++ % MANY] = now_us();
 }
 
-void rv_version(struct stream *s, uint32_t theirs)
+void search_version(struct stream *s, uint32_t theirs)
 {
 	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
-	rv_failed(s, REASON_VERSION, true);
+	search_failed(s, REASON_VERSION, true);
 	bg_look(s);
 }
 
-void rv_version_heard(struct stream *s, uint32_t theirs)
+void search_version_heard(struct stream *s, uint32_t theirs)
 {
 	if (s->search.other)
 		return;
@@ -244,18 +244,18 @@ static bool not_understood(struct stream *s, const struct link *l)
 		version_silent(l->peer_pid);
 	else if (l->why != REASON_VERSION)
 		return false;
-	rv_version(s, l->why == REASON_VERSION ? l->other : 0);
+	search_version(s, l->why == REASON_VERSION ? l->other : 0);
 	return true;
 }
 
-void rv_hello_settled(const struct link *l)
+void search_hello_settled(const struct link *l)
 {
 	uint32_t n = streams_top();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_TRY ||
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != SEARCH_TRY ||
 		    s->search.hello != l->index + 1)
 			continue;
 		s->search.hello = 0;
@@ -263,27 +263,27 @@ void rv_hello_settled(const struct link *l)
 			continue;
 		s->search.due_us = now_us() + (atomic_load(&l->state) == LINK_UP
 						       ? 0
-						       : rv_backoff(s->search.tries++));
+						       : search_backoff(s->search.tries++));
 		bg_look(s);
 	}
 }
 
 /* ---- what comes of asking over a link ---- */
 
-void rv_refused(struct stream *s, const struct link *l, enum reason why)
+void search_refused(struct stream *s, const struct link *l, enum reason why)
 {
 	uint64_t now = now_us();
 
-	s->search.state = RV_TRY;
+	s->search.state = SEARCH_TRY;
 	if (why == REASON_NO_PEER_SHIM) {
 		s->search.link = l->index + 1;	/* the next link, or the name */
 		s->search.due_us = now;
 	} else if (why == REASON_SHARED && now < s->search.end_us) {
 		s->want = REASON_SHARED;
-		rv_from_the_first_link(s);
-		s->search.due_us = now + rv_backoff(s->search.tries++);
+		search_from_the_first_link(s);
+		s->search.due_us = now + search_backoff(s->search.tries++);
 	} else {
-		rv_failed(s,
+		search_failed(s,
 			  why == REASON_IDENTITY || why == REASON_SHARED ||
 					  why == REASON_NO_MEMORY || why == REASON_NOT_ONE ||
 					  why == REASON_AMBIGUOUS
@@ -295,18 +295,18 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 }
 
 /* Streams whose BIND was on the way when the link went: back to searching. */
-void rv_orphaned(struct link *l)
+void search_orphaned(struct link *l)
 {
 	uint32_t n = streams_top();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED &&
+		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == SEARCH_ASKED &&
 		    s->search.link == l->index) {
-			s->search.state = RV_TRY;
-			rv_from_the_first_link(s);
-			s->search.due_us = now_us() + rv_backoff(s->search.tries++);
+			s->search.state = SEARCH_TRY;
+			search_from_the_first_link(s);
+			s->search.due_us = now_us() + search_backoff(s->search.tries++);
 			bg_look(s);
 		}
 	}
@@ -316,16 +316,16 @@ void rv_orphaned(struct link *l)
 
 /* As after a connect attempt: nobody there yet is asked again; what will not change soon leaves
  * the stream on TCP. */
-void rv_call_ended(struct stream *s, enum reason why)
+void search_call_ended(struct stream *s, enum reason why)
 {
 	uint64_t now = now_us();
 
 	if (why == REASON_NO_PEER_SHIM && now < s->search.end_us) {
-		s->search.state = RV_TRY;
-		rv_from_the_first_link(s);
-		s->search.due_us = now + rv_backoff(s->search.tries++);
+		s->search.state = SEARCH_TRY;
+		search_from_the_first_link(s);
+		s->search.due_us = now + search_backoff(s->search.tries++);
 	} else {
-		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
+		search_failed(s, why, why == REASON_NO_PEER_SHIM);
 	}
 	bg_look(s);
 }
@@ -341,14 +341,14 @@ void net_link_settled(struct link *l, enum reason why)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_CALL ||
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != SEARCH_CALL ||
 		    s->search.link != l->index)
 			continue;
-		s->search.state = RV_TRY;
-		rv_from_the_first_link(s);
+		s->search.state = SEARCH_TRY;
+		search_from_the_first_link(s);
 		s->search.due_us = now_us();
 		if (why)
-			rv_call_ended(s, why);
+			search_call_ended(s, why);
 		bg_look(s);
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * busy.c - see busy.h.
  *
- * Lock: cuda_lock for the table of streams.
+ * Lock: gpu_lock for the table of streams.
  */
 #include "gpu/busy.h"
 
@@ -10,14 +10,14 @@
 #include "gpu/state.h"
 
 static _Atomic uint64_t launches;
-/* cuda_writers up to here are complete, and will be at the next look */
+/* gpu_writers up to here are complete, and will be at the next look */
 static uint64_t settled, settled_next;
 static _Atomic bool slept;	/* there was work before we looked */
 static _Atomic bool blind;	/* kernels were launched that we did not look at */
 
-__attribute__((visibility("hidden"), used)) uint64_t cuda_writers;
+__attribute__((visibility("hidden"), used)) uint64_t gpu_writers;
 
-void cuda_busy_unseen(void) { atomic_store(&slept, true); }
+void gpu_busy_unseen(void) { atomic_store(&slept, true); }
 
 static bool kernels_blind(void)
 {
@@ -29,9 +29,9 @@ static struct busy { gpu_stream st; gpu_ctx ctx; long tid; } busy[BUSY];
 static _Atomic uint64_t busy_gen = 1;	/* grows when one is taken out */
 static bool busy_lost;			/* one that we know no more of */
 
-uint64_t cuda_seq(void)
+uint64_t gpu_seq(void)
 {
-	return atomic_load(&launches) + __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
+	return atomic_load(&launches) + __atomic_load_n(&gpu_writers, __ATOMIC_SEQ_CST);
 }
 
 static struct busy busy_key(gpu_stream st)
@@ -50,9 +50,9 @@ static bool same(const struct busy *a, const struct busy *b)
 	return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid;
 }
 
-void cuda_launching(void) { atomic_fetch_add(&launches, 1); }
+void gpu_launching(void) { atomic_fetch_add(&launches, 1); }
 
-bool cuda_launch_unseen(void)
+bool gpu_launch_unseen(void)
 {
 	if (!kernels_blind())
 		return false;
@@ -62,7 +62,7 @@ bool cuda_launch_unseen(void)
 }
 
 /* Most launches go where the thread's last one went, and that is still in the table. */
-void cuda_launched(gpu_stream st)
+void gpu_launched(gpu_stream st)
 {
 	static _Thread_local struct { struct busy key; uint64_t gen;
 				      } last __attribute__((tls_model("initial-exec")));
@@ -72,7 +72,7 @@ void cuda_launched(gpu_stream st)
 	atomic_fetch_add(&launches, 1);
 	if (last.gen == atomic_load(&busy_gen) && same(&last.key, &b))
 		return;
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	for (int i = 0; i < BUSY && at < 0; i++)
 		if (same(&busy[i], &b))
 			at = i;
@@ -86,7 +86,7 @@ void cuda_launched(gpu_stream st)
 	} else {
 		busy_lost = true;
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 }
 
 static bool stream_idle(const struct busy *b)
@@ -104,12 +104,12 @@ static bool stream_idle(const struct busy *b)
 	return idle;
 }
 
-bool cuda_busy(gpu_stream but)
+bool gpu_busy(gpu_stream but)
 {
 	struct busy mine = busy_key(but);
 
 	if (atomic_load(&slept) || (atomic_load(&blind) && !kernels_blind()) || busy_lost ||
-	    settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
+	    settled != __atomic_load_n(&gpu_writers, __ATOMIC_SEQ_CST))
 		return true;
 	for (int i = 0; i < BUSY; i++) {
 		if (!busy[i].st || same(&busy[i], &mine))
@@ -122,7 +122,7 @@ bool cuda_busy(gpu_stream but)
 	return false;
 }
 
-bool cuda_busy_in(const gpu_ctx but)
+bool gpu_busy_in(const gpu_ctx but)
 {
 	for (int i = 0; i < BUSY; i++)
 		if (busy[i].st && busy[i].ctx && busy[i].ctx != but)
@@ -130,7 +130,7 @@ bool cuda_busy_in(const gpu_ctx but)
 	return false;
 }
 
-void cuda_busy_gone(gpu_stream st)
+void gpu_busy_gone(gpu_stream st)
 {
 	struct busy b = { .st = st };
 
@@ -143,7 +143,7 @@ void cuda_busy_gone(gpu_stream st)
 }
 
 /* Counted before it was called: the one before the last is surely in what has been waited for. */
-void cuda_busy_settled(uint64_t before)
+void gpu_busy_settled(uint64_t before)
 {
 	settled = settled_next;
 	settled_next = before;

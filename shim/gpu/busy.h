@@ -11,20 +11,20 @@
 #include "gpu/gpu_ops.h"
 
 /* Calls so far that may write anywhere and are no launches (CUDA_WRITER rows). */
-extern uint64_t cuda_writers __attribute__((visibility("hidden")));
-uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
+extern uint64_t gpu_writers __attribute__((visibility("hidden")));
+uint64_t gpu_seq(void);		/* grows with all that may write anywhere */
 
 /* Work that may write anything goes into the stream: before and after. */
-void cuda_launching(void);
-void cuda_launched(gpu_stream st);
+void gpu_launching(void);
+void gpu_launched(gpu_stream st);
 /* A kernel that by the policy sees no host buffers: not counted. */
-bool cuda_launch_unseen(void);
-void cuda_busy_unseen(void);		/* there was work before we looked */
+bool gpu_launch_unseen(void);
+void gpu_busy_unseen(void);		/* there was work before we looked */
 
-/* cuda_lock held. */
-bool cuda_busy(gpu_stream but);		/* such work is, or may be, under way in another stream */
-bool cuda_busy_in(gpu_ctx but);	/* ... or was, in another context */
-void cuda_busy_gone(gpu_stream st);	/* another stream may be called the same soon */
-void cuda_busy_settled(uint64_t before);	/* what was counted up to `before` is complete */
+/* gpu_lock held. */
+bool gpu_busy(gpu_stream but);		/* such work is, or may be, under way in another stream */
+bool gpu_busy_in(gpu_ctx but);	/* ... or was, in another context */
+void gpu_busy_gone(gpu_stream st);	/* another stream may be called the same soon */
+void gpu_busy_settled(uint64_t before);	/* what was counted up to `before` is complete */
 
 #endif

@@ -3,7 +3,7 @@
  */
 #include "gpu/deferred.h"
 
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
 static bool closed(void) { return false; }
 static void nothing(void) { }
@@ -29,32 +29,32 @@ const struct deferred_ops *deferred = &none;
 
 void deferred_serve(const struct deferred_ops *ops) { deferred = ops; }
 
-__attribute__((visibility("hidden"))) _Atomic int cuda_veils;
-_Atomic uint64_t cuda_pins_gen;
+__attribute__((visibility("hidden"))) _Atomic int gpu_veils;
+_Atomic uint64_t gpu_pins_gen;
 static _Atomic bool never;	/* not to be opened */
 
-gpu_result cuda_veil_fill(uintptr_t lo, size_t n)
+gpu_result gpu_veil_fill(uintptr_t lo, size_t n)
 {
-	return atomic_load(&cuda_veils) && n ? deferred->fill(lo, n) : 0;
+	return atomic_load(&gpu_veils) && n ? deferred->fill(lo, n) : 0;
 }
 
-void cuda_veil_fill_all(void) { cuda_veil_fill(0, UINTPTR_MAX / 2); }
+void gpu_veil_fill_all(void) { gpu_veil_fill(0, UINTPTR_MAX / 2); }
 
-void cuda_veil_forget(uintptr_t lo, size_t n)
+void gpu_veil_forget(uintptr_t lo, size_t n)
 {
-	if (atomic_load(&cuda_veils) && n)
+	if (atomic_load(&gpu_veils) && n)
 		deferred->forget(lo, n);
 }
 
-bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
+bool gpu_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
 {
 	*end = hi;
-	return atomic_load(&cuda_veils) && deferred->at(p, hi, end);
+	return atomic_load(&gpu_veils) && deferred->at(p, hi, end);
 }
 
-bool cuda_deferred_here(void) { return deferred != &none; }
+bool gpu_deferred_here(void) { return deferred != &none; }
 
-bool cuda_veil_open(void)
+bool gpu_veil_open(void)
 {
 	if (!deferred->open())
 		return false;
@@ -63,10 +63,10 @@ bool cuda_veil_open(void)
 	return !atomic_load(&never);
 }
 
-void cuda_veil_end(void) { deferred->end(); }
+void gpu_veil_end(void) { deferred->end(); }
 
-void cuda_veil_waiter(void)
+void gpu_veil_waiter(void)
 {
 	if (!atomic_exchange(&never, true))
-		cuda_veil_end();
+		gpu_veil_end();
 }

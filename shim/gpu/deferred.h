@@ -14,7 +14,7 @@
 
 #include "gpu/gpu_ops.h"
 
-struct cuda_copy;
+struct gpu_copy;
 struct gpu_range;
 
 struct deferred_ops {
@@ -22,16 +22,16 @@ struct deferred_ops {
 	void (*end)(void);		/* what is veiled is filled, and no more will be */
 	void (*after_fork)(void);	/* in the child */
 
-	/* ---- which copies; cuda_lock held ---- */
+	/* ---- which copies; gpu_lock held ---- */
 	/* The range was pinned memory at the last look, and still is. */
 	bool (*pinned_before)(uintptr_t lo, size_t n);
 	bool (*may)(const struct gpu_range *r, uintptr_t lo, size_t n);
 	void (*ended)(const struct gpu_range *r);	/* a deferred range: was it worth it? */
 
-	/* ---- the copies themselves; cuda_lock not held ---- */
-	/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is
+	/* ---- the copies themselves; gpu_lock not held ---- */
+	/* Instead of the copy to the host after gpu_d2h_begin(): true: done, the buffer is
 	 * veiled. */
-	bool (*copy)(struct cuda_copy *c, uintptr_t lo, size_t n);
+	bool (*copy)(struct gpu_copy *c, uintptr_t lo, size_t n);
 	/* Instead of the copy to the buffer of what a peer sent: as above. */
 	bool (*take)(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off, gpu_stream st);
 
@@ -49,17 +49,17 @@ void deferred_serve(const struct deferred_ops *ops);
 extern const struct deferred_ops *deferred;	/* never NULL */
 
 /* How many veils there are; also read by the hooks that only count. */
-extern _Atomic int cuda_veils __attribute__((visibility("hidden")));
+extern _Atomic int gpu_veils __attribute__((visibility("hidden")));
 /* Grows when host memory that devices know is given back. */
-extern _Atomic uint64_t cuda_pins_gen;
+extern _Atomic uint64_t gpu_pins_gen;
 
-gpu_result cuda_veil_fill(uintptr_t lo, size_t n);
-void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
+gpu_result gpu_veil_fill(uintptr_t lo, size_t n);
+void gpu_veil_fill_all(void) __attribute__((visibility("hidden")));
 /* A device will look at host memory again and again: nothing is deferred from here on. */
-void cuda_veil_waiter(void) __attribute__((visibility("hidden")));
-void cuda_veil_forget(uintptr_t lo, size_t n);
-bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);
-bool cuda_deferred_here(void);	/* there is a table */
-bool cuda_veil_open(void);		/* false, too, once there was such a device */
+void gpu_veil_waiter(void) __attribute__((visibility("hidden")));
+void gpu_veil_forget(uintptr_t lo, size_t n);
+bool gpu_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);
+bool gpu_deferred_here(void);	/* there is a table */
+bool gpu_veil_open(void);		/* false, too, once there was such a device */
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A result is 0, or the vendor's own error number: where it is the result of a call that the
  * program made, the program gets it. Addresses are one space for host and devices. Any thread,
- * with cuda_lock or without it, unless a row says otherwise; not in a signal handler, and past
+ * with gpu_lock or without it, unless a row says otherwise; not in a signal handler, and past
  * all hooks. The context of what is named must be current: enter().
  */
 #ifndef RDMASHIM_GPU_OPS_H
@@ -72,7 +72,7 @@ struct gpu_ops {
 	void (*unmap)(gpu_addr p);
 
 	/* ---- streams and events. What is put into a stream of the program's may wait for what the
-	 * program does next: not with cuda_lock held. Host memory in a copy is pinned, or the call
+	 * program does next: not with gpu_lock held. Host memory in a copy is pinned, or the call
 	 * waits. ---- */
 	gpu_result (*stream_new)(gpu_stream *ret);	/* waits for no other */
 	bool (*capturing)(gpu_stream st);		/* or it cannot be said */

@@ -16,7 +16,7 @@
  * libunwind is not used: it keeps a pipe under two descriptors of its own, and when the program
  * has closed those and opened others in their place, it reads and writes the program's.
  *
- * Lock: cuda_lock for everything but the counters. None is held while the loader is asked.
+ * Lock: gpu_lock for everything but the counters. None is held while the loader is asked.
  */
 #include "gpu/learn.h"
 
@@ -47,7 +47,7 @@ static _Atomic int ncall_sites = SITE_FIRST;
 
 /* ---- which one ---- */
 
-void cuda_site_open(void)
+void gpu_site_open(void)
 {
 	void *v[2];
 
@@ -109,7 +109,7 @@ static int site_with(uint64_t hash, bool rx)
 	return -1;
 }
 
-static int site_find(struct cuda_from f, bool rx)
+static int site_find(struct gpu_from f, bool rx)
 {
 	void *v[FRAMES + 8];
 	char where[STAT_CALL_SITE_NAME];
@@ -127,13 +127,13 @@ static int site_find(struct cuda_from f, bool rx)
 	if (n > FRAMES)
 		n = FRAMES;
 	hash = hash_of(v + first, n);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	site = site_with(hash, rx);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	if (site >= 0 || atomic_load(&ncall_sites) == SITES)
 		return site >= 0 ? site : SITE_REST + rx;
 	describe(v + first, n, where, sizeof where);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	site = site_with(hash, rx);
 	if (site < 0 && atomic_load(&ncall_sites) < SITES) {
 		site = atomic_load(&ncall_sites);
@@ -142,14 +142,14 @@ static int site_find(struct cuda_from f, bool rx)
 		atomic_store(&sites[site].stat, stat_call_site_add(rx, where));
 		atomic_store(&ncall_sites, site + 1);
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return site >= 0 ? site : SITE_REST + rx;
 }
 
 #define UNWIND_EVERY 250
 #define DEBT_MOST 512	/* a thread that is never twice in one place is not unwound for ever */
 
-int cuda_site(struct cuda_from f, size_t n, bool rx)
+int gpu_site(struct gpu_from f, size_t n, bool rx)
 {
 	static _Thread_local struct seen { const void *ra, *sp; uint8_t site, left;
 					   } seen[16] __attribute__((tls_model("initial-exec")));
@@ -173,7 +173,7 @@ int cuda_site(struct cuda_from f, size_t n, bool rx)
 	return e->site;
 }
 
-bool cuda_site_dull(int site)
+bool gpu_site_dull(int site)
 {
 	unsigned idle = atomic_fetch_add_explicit(&sites[site].idle, 1, memory_order_relaxed);
 
@@ -189,13 +189,13 @@ static struct stat_call_site *stat_of(int site)
 
 	if (s)
 		return s;
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	s = atomic_load(&sites[site].stat);
 	if (!s) {
 		s = stat_call_site_add(site & 1, shared[site / 2]);
 		atomic_store(&sites[site].stat, s);
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return s;
 }
 
@@ -204,7 +204,7 @@ static void count(_Atomic uint64_t *to, uint64_t n)
 	atomic_fetch_add_explicit(to, n, memory_order_relaxed);
 }
 
-void cuda_site_copy(int site, uintptr_t lo, size_t n)
+void gpu_site_copy(int site, uintptr_t lo, size_t n)
 {
 	struct stat_call_site *s = stat_of(site);
 
@@ -214,7 +214,7 @@ void cuda_site_copy(int site, uintptr_t lo, size_t n)
 	atomic_store_explicit(&s->hi, lo + n, memory_order_relaxed);
 }
 
-void cuda_site_not(int site, enum reason why, size_t n)
+void gpu_site_not(int site, enum reason why, size_t n)
 {
 	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
@@ -222,7 +222,7 @@ void cuda_site_not(int site, enum reason why, size_t n)
 		count(&s->why[why], n);
 }
 
-void cuda_site_taken(int site, size_t n)
+void gpu_site_taken(int site, size_t n)
 {
 	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
@@ -307,7 +307,7 @@ static void cand_used(struct cand *c)
 		c->learned = true;
 }
 
-bool cuda_expected(uintptr_t lo, size_t n, int site)
+bool gpu_expected(uintptr_t lo, size_t n, int site)
 {
 	struct cand *c = cand_of(lo, n, false, site);
 
@@ -315,14 +315,14 @@ bool cuda_expected(uintptr_t lo, size_t n, int site)
 	if (!c->times && c->need == 1 && site >= SITE_FIRST && sites[site].trust == TRUST)
 		c->learned = true;
 	c->seen = false;
-	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
+	atomic_store_explicit(&gpu_sends, 1, memory_order_relaxed);
 	site_gpu_path(site, c->learned ? TRUTHFUL : ON_HOST);
 	return c->learned;
 }
 
-void cuda_sending(uintptr_t lo) { cand_used(cand_at(lo, false)); }
+void gpu_sending(uintptr_t lo) { cand_used(cand_at(lo, false)); }
 
-bool cuda_wants_watch(uintptr_t lo, size_t n)
+bool gpu_wants_watch(uintptr_t lo, size_t n)
 {
 	struct cand *c = cand_at(lo, true);
 
@@ -335,7 +335,7 @@ bool cuda_wants_watch(uintptr_t lo, size_t n)
 	return c->learned;
 }
 
-void cuda_copied_from(uintptr_t lo, size_t n, int site)
+void gpu_copied_from(uintptr_t lo, size_t n, int site)
 {
 	cand_used(cand_of(lo, n, true, site));
 }
@@ -348,7 +348,7 @@ static bool given_up(struct cand *c, const struct gpu_range *r, enum outcome out
 	return ++c->missed >= (r->rx ? 2 : FOR_NOTHING);
 }
 
-void cuda_learn(const struct gpu_range *r, enum outcome outcome)
+void gpu_learn(const struct gpu_range *r, enum outcome outcome)
 {
 	struct cand *c = cand_at(r->lo, r->rx);
 
@@ -369,7 +369,7 @@ void cuda_learn(const struct gpu_range *r, enum outcome outcome)
 
 /* ---- is it worth it to put copies off? ---- */
 
-bool cuda_site_may_defer(uintptr_t lo, bool rx)
+bool gpu_site_may_defer(uintptr_t lo, bool rx)
 {
 	struct cand *c = cand_at(lo, rx);
 
@@ -381,7 +381,7 @@ bool cuda_site_may_defer(uintptr_t lo, bool rx)
 	return false;
 }
 
-void cuda_site_put_off(uintptr_t lo, bool rx)
+void gpu_site_put_off(uintptr_t lo, bool rx)
 {
 	struct cand *c = cand_at(lo, rx);
 
@@ -389,7 +389,7 @@ void cuda_site_put_off(uintptr_t lo, bool rx)
 		site_gpu_path(c->site, DEFERRED);
 }
 
-void cuda_site_deferred(uintptr_t lo, bool rx, bool good)
+void gpu_site_deferred(uintptr_t lo, bool rx, bool good)
 {
 	struct cand *c = cand_at(lo, rx);
 

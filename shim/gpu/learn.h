@@ -14,25 +14,25 @@
 #include "gpu/range.h"
 #include "policy/stat.h"
 
-void cuda_site_open(void);		/* no lock held */
-int cuda_site(struct cuda_from f, size_t n, bool rx);	/* not under cuda_lock */
-bool cuda_site_dull(int site);		/* counts a copy; true: not worth a look */
-/* not under cuda_lock; the others anywhere */
-void cuda_site_copy(int site, uintptr_t lo, size_t n);
-void cuda_site_not(int site, enum reason why, size_t n);
-void cuda_site_taken(int site, size_t n);
-/* Under cuda_lock. */
+void gpu_site_open(void);		/* no lock held */
+int gpu_site(struct gpu_from f, size_t n, bool rx);	/* not under gpu_lock */
+bool gpu_site_dull(int site);		/* counts a copy; true: not worth a look */
+/* not under gpu_lock; the others anywhere */
+void gpu_site_copy(int site, uintptr_t lo, size_t n);
+void gpu_site_not(int site, enum reason why, size_t n);
+void gpu_site_taken(int site, size_t n);
+/* Under gpu_lock. */
 /* a copy to there is made. True: with a snapshot, please. */
-bool cuda_expected(uintptr_t lo, size_t n, int site);
-void cuda_sending(uintptr_t lo);
+bool gpu_expected(uintptr_t lo, size_t n, int site);
+void gpu_sending(uintptr_t lo);
 /* a receive to there is probably followed by a copy to the device */
-bool cuda_wants_watch(uintptr_t lo, size_t n);
-void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
+bool gpu_wants_watch(uintptr_t lo, size_t n);
+void gpu_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum outcome { outcome_OVER, outcome_HARM, outcome_EVICTED };
 /* what became of a snapshot */
-void cuda_learn(const struct gpu_range *r, enum outcome outcome);
-bool cuda_site_may_defer(uintptr_t lo, bool rx);
-void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
-void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
+void gpu_learn(const struct gpu_range *r, enum outcome outcome);
+bool gpu_site_may_defer(uintptr_t lo, bool rx);
+void gpu_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
+void gpu_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
 
 #endif

@@ -6,7 +6,7 @@
  * Whose ring it is, is part of what it is found by. A peer has the handles of the rings that it
  * was given: what it says of them must not lead to memory that only we may name.
  *
- * Lock: cuda_lock, held by the callers; the driver is called under it.
+ * Lock: gpu_lock, held by the callers; the driver is called under it.
  */
 #include "gpu/map.h"
 
@@ -16,18 +16,18 @@
 
 #define MAPS 32
 #define PEERS_MAPS 16	/* of one peer's; then the next one takes the place of one of these */
-static struct cuda_map maps[MAPS];
+static struct gpu_map maps[MAPS];
 static unsigned next_map;
 
 /* Whoever names ring after ring, of which none need be there, has none of the others' closed. */
-static struct cuda_map *slot(int peer)
+static struct gpu_map *slot(int peer)
 {
 	unsigned his = 0;
 
 	for (unsigned i = 0; i < MAPS; i++)
 		his += maps[i].ctx && maps[i].peer == peer;
 	for (unsigned i = 0; i < MAPS; i++) {
-		struct cuda_map *m = &maps[(next_map + i) % MAPS];
+		struct gpu_map *m = &maps[(next_map + i) % MAPS];
 
 		if (m->users || (his >= PEERS_MAPS && (!m->ctx || m->peer != peer)))
 			continue;
@@ -41,7 +41,7 @@ static struct cuda_map *slot(int peer)
 }
 
 /* The peer's word for size and place is checked against what the driver has mapped. */
-static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
+static bool map_open(struct gpu_map *m, const struct gpu_desc *d)
 {
 	gpu_addr start = 0;
 	size_t size = 0;
@@ -69,18 +69,18 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 	return true;
 }
 
-static bool named(const struct cuda_map *m, int peer, uint64_t id, gpu_ctx ctx)
+static bool named(const struct gpu_map *m, int peer, uint64_t id, gpu_ctx ctx)
 {
 	return m->desc.ring_id == id && m->ctx == ctx && m->peer == peer;
 }
 
-static bool is(const struct cuda_map *m, const struct cuda_desc *d, gpu_ctx ctx, int peer)
+static bool is(const struct gpu_map *m, const struct gpu_desc *d, gpu_ctx ctx, int peer)
 {
 	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) &&
 		!memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
 }
 
-bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct cuda_desc *ret)
+bool gpu_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct gpu_desc *ret)
 {
 	for (int i = 0; i < MAPS && peer; i++)
 		if (named(&maps[i], peer, id, ctx) && maps[i].read_ns >= since) {
@@ -90,9 +90,9 @@ bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct c
 	return false;
 }
 
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, gpu_ctx ctx, int peer)
+struct gpu_map *gpu_map_get(const struct gpu_desc *d, gpu_ctx ctx, int peer)
 {
-	struct cuda_map *m = NULL;
+	struct gpu_map *m = NULL;
 
 	for (int i = 0; i < MAPS && !m; i++)
 		if (is(&maps[i], d, ctx, peer))

@@ -4,11 +4,11 @@
 #ifndef RDMASHIM_GPU_MAP_H
 #define RDMASHIM_GPU_MAP_H
 
-#include "gpu/cuda_desc.h"
+#include "gpu/gpu_desc.h"
 #include "gpu/gpu_ops.h"
 
-struct cuda_map {
-	struct cuda_desc desc;	/* as it was first read, ... */
+struct gpu_map {
+	struct gpu_desc desc;	/* as it was first read, ... */
 	int peer;		/* ... in the memory of that process; 0: our own */
 	uint64_t read_ns;	/* when it was last */
 	gpu_ctx ctx;
@@ -17,10 +17,10 @@ struct cuda_map {
 	bool opened;
 };
 /* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose
- * memory d was read in, 0: our own. ctx current, cuda_lock held. */
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, gpu_ctx ctx, int peer);
+ * memory d was read in, 0: our own. ctx current, gpu_lock held. */
+struct gpu_map *gpu_map_get(const struct gpu_desc *d, gpu_ctx ctx, int peer);
 /* What was read since `since` (now_ns()) in the memory of that peer, not our own, of its ring
- * `id`. Of off, len and host nothing is said. cuda_lock held. */
-bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct cuda_desc *ret);
+ * `id`. Of off, len and host nothing is said. gpu_lock held. */
+bool gpu_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct gpu_desc *ret);
 
 #endif

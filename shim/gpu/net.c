@@ -3,13 +3,13 @@
  * of the driver.
  *
  * A snapshot is read where it lies. What comes lands in memory of our ring's
- * (cuda_ring_carve()), so that device_memory is the measure of all of it. It is given to one
+ * (gpu_ring_carve()), so that device_memory is the measure of all of it. It is given to one
  * link at a time: as long as that link's queue pair lives, its peer can write there.
  *
  * A few bytes are read by the CPU itself, where that is possible (gpu_ops.h, window): from anything
  * else the driver copies.
  *
- * Lock: cuda_lock.
+ * Lock: gpu_lock.
  */
 #include "gpu/net.h"
 
@@ -36,7 +36,7 @@ static struct landing {
 
 /* ---- regions ---- */
 
-void cuda_region_open(struct cuda_region *r)
+void gpu_region_open(struct gpu_region *r)
 {
 	int mode, fd = -1;
 
@@ -49,38 +49,38 @@ void cuda_region_open(struct cuda_region *r)
 	gpu->leave(r->ctx, &mode);
 }
 
-void cuda_region_close(struct cuda_region *r)
+void gpu_region_close(struct gpu_region *r)
 {
 	if (r->dmabuf >= 0)
 		fd_internal_close(r->dmabuf);
 	r->dmabuf = -1;
 }
 
-bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_region *ret,
+bool gpu_region_of(const struct gpu_ref *ref, const void *p, struct gpu_region *ret,
 		    uint64_t *ret_at)
 {
 	const struct gpu_range *r = &gpu_ranges[ref->rec];
-	const struct cuda_ring *g;
+	const struct gpu_ring *g;
 	bool ok;
 
-	if (!cuda_lock_soon())
+	if (!gpu_lock_soon())
 		return false;
-	g = &cuda_rings[r->ring];
-	ok = atomic_load(&gpu_path) == GPU_PATH_ON && !cuda_paused && (uintptr_t)p >= r->lo &&
+	g = &gpu_rings[r->ring];
+	ok = atomic_load(&gpu_path) == GPU_PATH_ON && !gpu_paused && (uintptr_t)p >= r->lo &&
 		(uintptr_t)p + ref->len <= r->hi;
-	*ret = (struct cuda_region){ g->base, g->all, -1, g->ctx };
+	*ret = (struct gpu_region){ g->base, g->all, -1, g->ctx };
 	*ret_at = g->base + r->data + ((uintptr_t)p - r->lo);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return ok;
 }
 
-bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t n)
+bool gpu_region_read(const struct gpu_ref *ref, uint64_t at, void *to, size_t n)
 {
-	struct cuda_ring *g = &cuda_rings[gpu_ranges[ref->rec].ring];
+	struct gpu_ring *g = &gpu_rings[gpu_ranges[ref->rec].ring];
 	gpu_result r;
 	int mode;
 
-	if (atomic_load(&cuda_ended))
+	if (atomic_load(&gpu_ended))
 		return false;
 	gpu->enter(g->ctx, &mode);
 	r = gpu->to_host(to, at, n, g->st);
@@ -109,7 +109,7 @@ static bool orderly(bool *ret_flush)
 	return false;
 }
 
-/* One of the same link's before a fresh one. cuda_lock held. */
+/* One of the same link's before a fresh one. gpu_lock held. */
 static struct landing *place(uint64_t link, gpu_ctx ctx)
 {
 	struct landing *best = NULL;
@@ -121,15 +121,15 @@ static struct landing *place(uint64_t link, gpu_ctx ctx)
 	if (!best || best->base)
 		return best;
 	best->ctx = ctx;
-	best->base = cuda_ring_carve(cuda_ring_of(ctx), LANDING);
+	best->base = gpu_ring_carve(gpu_ring_of(ctx), LANDING);
 	return best->base ? best : NULL;
 }
 
-static bool windows_over;	/* cuda_lock held */
+static bool windows_over;	/* gpu_lock held */
 
 /* At exit() the driver takes its memory away under a window, and other threads may be reading
  * there: after this none does. */
-void cuda_windows_end(void)
+void gpu_windows_end(void)
 {
 	bool any = true;
 
@@ -138,37 +138,37 @@ void cuda_windows_end(void)
 	for (int naps = 0; any && naps < 1000; naps++) {
 		struct timespec nap = { 0, 1000000 };
 
-		lock_take(&cuda_lock);
+		lock_take(&gpu_lock);
 		windows_over = true;
-		any = cuda_reading != 0;
-		lock_give(&cuda_lock);
+		any = gpu_reading != 0;
+		lock_give(&gpu_lock);
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
 }
 
-int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
+int gpu_landing_take(uint64_t link, uint32_t slot, struct gpu_region *ret)
 {
-	gpu_ctx ctx = atomic_load(&cuda_ctx);
+	gpu_ctx ctx = atomic_load(&gpu_context);
 	struct landing *l = NULL;
 	bool late;
 	int mode;
 
-	if (!ctx || !cuda_allowed() || atomic_load(&gpu_path) != GPU_PATH_ON)
+	if (!ctx || !gpu_allowed() || atomic_load(&gpu_path) != GPU_PATH_ON)
 		return -1;
 	gpu->enter(ctx, &mode);
 	if (orderly(&late)) {
-		lock_take(&cuda_lock);
-		if (!cuda_paused && cuda_ring_of(ctx) >= 0)
+		lock_take(&gpu_lock);
+		if (!gpu_paused && gpu_ring_of(ctx) >= 0)
 			l = place(link, ctx);
 		if (l) {
 			l->link = link;
 			l->slot = slot;
 			l->used = true;
 			l->flush = late;
-			*ret = (struct cuda_region){ l->base, LANDING, -1, ctx };
+			*ret = (struct gpu_region){ l->base, LANDING, -1, ctx };
 		}
-		lock_give(&cuda_lock);
+		lock_give(&gpu_lock);
 	}
 	gpu->leave(ctx, &mode);
 	if (l && !l->looked)
@@ -178,14 +178,14 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 	return l ? (int)(l - landings) : -1;
 }
 
-void cuda_landing_give(uint64_t link, uint32_t slot)
+void gpu_landing_give(uint64_t link, uint32_t slot)
 {
 	for (struct landing *l = landings; l < landings + LANDINGS; l++)
 		if (l->link == link && l->slot == slot)
 			l->used = false;
 }
 
-void cuda_landings_end(uint64_t link)
+void gpu_landings_end(uint64_t link)
 {
 	for (struct landing *l = landings; l < landings + LANDINGS; l++)
 		if (l->link == link) {
@@ -194,7 +194,7 @@ void cuda_landings_end(uint64_t link)
 		}
 }
 
-bool cuda_landing_over(void) { return atomic_load(&gpu_path) != GPU_PATH_ON; }
+bool gpu_landing_over(void) { return atomic_load(&gpu_path) != GPU_PATH_ON; }
 
 /* What has come is what will be read. */
 static bool settle(const struct landing *l)
@@ -210,28 +210,28 @@ static bool settle(const struct landing *l)
 	return !r;
 }
 
-bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
+bool gpu_landing_small(int landing, uint64_t pos, void *to, size_t n)
 {
 	struct landing *l = &landings[landing];
 	bool ok;
 
-	if (!l->window || n > CUDA_SMALL || !cuda_allowed() || cuda_landing_over())
+	if (!l->window || n > GPU_SMALL || !gpu_allowed() || gpu_landing_over())
 		return false;
-	if (!cuda_lock_soon())
+	if (!gpu_lock_soon())
 		return false;
-	ok = !cuda_paused && !windows_over && !atomic_load(&cuda_ended);
-	cuda_reading += ok;	/* the context does not end before */
-	lock_give(&cuda_lock);
+	ok = !gpu_paused && !windows_over && !atomic_load(&gpu_ended);
+	gpu_reading += ok;	/* the context does not end before */
+	lock_give(&gpu_lock);
 	if (!ok)
 		return false;
 	ok = settle(l);
 	if (ok)
 		gpu->window_read(to, l->window + pos, n);
-	atomic_fetch_sub(&cuda_reading, 1);
+	atomic_fetch_sub(&gpu_reading, 1);
 	return ok;
 }
 
-size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov,
+size_t gpu_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov,
 			 bool peek)
 {
 	struct landing *l = &landings[landing];
@@ -241,8 +241,8 @@ size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec
 		room += iov[i].iov_len;
 	if (n > room)
 		n = room;
-	if (!cuda_allowed() || cuda_landing_over())
+	if (!gpu_allowed() || gpu_landing_over())
 		return 0;
-	return settle(l) && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek &&
+	return settle(l) && gpu_take_from(l->ctx, l->base + pos, n, iov, niov, !peek &&
 					   n >= GPU_PATH_MIN) ? n : 0;
 }

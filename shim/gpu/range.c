@@ -16,15 +16,15 @@
 #include "policy/log.h"
 
 struct gpu_range gpu_ranges[RANGES];
-struct cuda_ring cuda_rings[RINGS];
+struct gpu_ring gpu_rings[RINGS];
 
 /* ---- rings ---- */
 
-static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
+static bool ring_make(struct gpu_ring *g, gpu_ctx ctx)
 {
 	size_t left;
 
-	*g = (struct cuda_ring){ .ctx = ctx, .bad = true };
+	*g = (struct gpu_ring){ .ctx = ctx, .bad = true };
 	if (!gpu->left(&left))
 		return false;
 	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
@@ -37,7 +37,7 @@ static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
 	}
 	g->shared = !gpu->share(g->ipc, g->base);
 	if (!gpu->device(&g->dev) || gpu->stream_new(&g->st) ||
-	    (cuda_track_guards() && gpu->stream_new(&g->fill)) ||
+	    (gpu_track_guards() && gpu->stream_new(&g->fill)) ||
 	    sys(SYS_getrandom, &g->id, sizeof g->id, 0) != sizeof g->id) {
 		gpu->free(g->base);
 		return false;
@@ -49,22 +49,22 @@ static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
 	return true;
 }
 
-int cuda_ring_of(gpu_ctx ctx)
+int gpu_ring_of(gpu_ctx ctx)
 {
 	int i;
 
-	for (i = 0; i < RINGS && cuda_rings[i].ctx && cuda_rings[i].ctx != ctx; i++)
+	for (i = 0; i < RINGS && gpu_rings[i].ctx && gpu_rings[i].ctx != ctx; i++)
 		;
 	if (i == RINGS)
 		return -1;
-	if (!cuda_rings[i].ctx && !ring_make(&cuda_rings[i], ctx))
+	if (!gpu_rings[i].ctx && !ring_make(&gpu_rings[i], ctx))
 		log_line(2, "GPU path: no device memory for snapshots");
-	return cuda_rings[i].bad ? -1 : i;
+	return gpu_rings[i].bad ? -1 : i;
 }
 
-bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+bool gpu_device_writes(int ring, uintptr_t lo, size_t n)
 {
-	return cuda_rings[ring].dev.all_memory || deferred->pinned_before(lo, n) ||
+	return gpu_rings[ring].dev.all_memory || deferred->pinned_before(lo, n) ||
 	       gpu->pointer(lo).known || gpu->pointer(lo + n - 1).known;
 }
 
@@ -74,20 +74,20 @@ bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 #define PRICE 4
 static bool harmful(const struct gpu_range *r)
 {
-	return r->state == RANGE_LIVE && cuda_track_written(r->lo, r->hi,
+	return r->state == RANGE_LIVE && gpu_track_written(r->lo, r->hi,
 							    GPU_PATH_MIN + r->used / PRICE);
 }
 
 static void is_over(struct gpu_range *r, enum outcome outcome)
 {
-	cuda_learn(r, outcome);
+	gpu_learn(r, outcome);
 	if (r->veiled)
 		deferred->ended(r);
 	if (!r->rx && r->used < r->bytes)
-		cuda_site_not(r->site, (enum reason)r->why, r->bytes - r->used);
+		gpu_site_not(r->site, (enum reason)r->why, r->bytes - r->used);
 	r->lo = r->hi = 0;
 	if (r->state == RANGE_LIVE)
-		atomic_fetch_sub(&cuda_live, 1);
+		atomic_fetch_sub(&gpu_live, 1);
 }
 
 static void end_with(struct gpu_range *r, enum outcome outcome)
@@ -98,7 +98,7 @@ static void end_with(struct gpu_range *r, enum outcome outcome)
 		return;
 	harm = harmful(r);
 	if (harm)
-		cuda_track_pause(r->lo, r->hi);
+		gpu_track_pause(r->lo, r->hi);
 	is_over(r, harm ? outcome_HARM : outcome);
 }
 
@@ -178,7 +178,7 @@ static uint64_t in_the_way(int ring, uint64_t off, uint64_t n)
 /* The next n bytes after the newest that are to be had: what is held is stepped over. */
 static bool find_room(int ring, uint64_t n, uint64_t *ret)
 {
-	struct cuda_ring *g = &cuda_rings[ring];
+	struct gpu_ring *g = &gpu_rings[ring];
 	uint64_t off = g->next, past;
 
 	for (int laps = 0; laps < 2; laps++, off = 0) {
@@ -196,7 +196,7 @@ static bool find_room(int ring, uint64_t n, uint64_t *ret)
 /* How soon the ring comes to its room, if all goes round. */
 static uint64_t turn_of(const struct gpu_range *r, uint64_t next)
 {
-	const struct cuda_ring *g = &cuda_rings[r->ring];
+	const struct gpu_ring *g = &gpu_rings[r->ring];
 
 	return r->off >= next ? r->off - next : r->off + g->size - next;
 }
@@ -226,7 +226,7 @@ static struct gpu_range *spare(int ring, uint64_t next)
 /* Its events are used again, and its description is still read by who was late. */
 struct gpu_range *range_new(int ring, size_t n)
 {
-	struct cuda_ring *g = &cuda_rings[ring];
+	struct gpu_ring *g = &gpu_rings[ring];
 	uint64_t len = (n + 511) & ~511ull, off;
 	struct gpu_range *r;
 
@@ -237,7 +237,7 @@ struct gpu_range *range_new(int ring, size_t n)
 		return NULL;
 	*r = (struct gpu_range){
 		.state = RANGE_FILLING, .ring = ring, .off = off, .len = len, .data = off,
-		.pins = 1, .done = true, .seq = cuda_seq(), .ev = r->ev, .ev_ring = r->ev_ring,
+		.pins = 1, .done = true, .seq = gpu_seq(), .ev = r->ev, .ev_ring = r->ev_ring,
 		.in = r->in, .in_ring = r->in_ring, .desc = r->desc,
 	};
 	g->next = off + len;
@@ -267,9 +267,9 @@ void range_spare(void)
 			return;
 }
 
-gpu_addr cuda_ring_carve(int ring, uint64_t n)
+gpu_addr gpu_ring_carve(int ring, uint64_t n)
 {
-	struct cuda_ring *g = &cuda_rings[ring];
+	struct gpu_ring *g = &gpu_rings[ring];
 	uint64_t off = g->size - n;
 
 	if (n > g->size || off < g->all / 2 || in_the_way(ring, off, n))
@@ -288,14 +288,14 @@ void range_live(struct gpu_range *r, uintptr_t lo, uintptr_t hi, uint64_t data)
 	r->state = RANGE_LIVE;
 	r->pins--;
 	if (hi)
-		atomic_fetch_add(&cuda_live, 1);
+		atomic_fetch_add(&gpu_live, 1);
 }
 
-void cuda_overwrite(const struct iovec *iov, int n)
+void gpu_overwrite(const struct iovec *iov, int n)
 {
 	for (int i = 0; i < n; i++)		/* at once, not page by page as the bytes come */
-		cuda_veil_fill((uintptr_t)iov[i].iov_base, iov[i].iov_len);
-	if (!cuda_lock_soon())		/* then page by page */
+		gpu_veil_fill((uintptr_t)iov[i].iov_base, iov[i].iov_len);
+	if (!gpu_lock_soon())		/* then page by page */
 		return;
 	for (int i = 0; i < n; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
@@ -307,11 +307,11 @@ void cuda_overwrite(const struct iovec *iov, int n)
 			if (r->state != RANGE_LIVE || !(r->lo < hi && lo < r->hi))
 				continue;
 			outcome = harmful(r) ? outcome_HARM : outcome_OVER;
-			cuda_track_pause(r->lo, r->hi);
+			gpu_track_pause(r->lo, r->hi);
 			is_over(r, outcome);
 		}
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 }
 
 void ranges_drop(uintptr_t lo, uintptr_t hi)
@@ -349,7 +349,7 @@ bool range_watch(struct gpu_range *r, uintptr_t lo, uintptr_t hi)
 
 	r->lo = r->hi = 0;	/* not before itself */
 	give_way(lo, hi);
-	ok = cuda_track_begin(lo, hi);
+	ok = gpu_track_begin(lo, hi);
 	r->lo = rlo;
 	r->hi = rhi;
 	return ok;
@@ -410,7 +410,7 @@ struct gpu_range *range_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 	for (struct gpu_range *r = gpu_ranges; r < gpu_ranges + RANGES; r++) {
 		if (r->state != RANGE_LIVE || !r->hi || r->hi <= p || r->lo >= end)
 			continue;
-		if (r->device_writable && r->seq != cuda_seq()) {
+		if (r->device_writable && r->seq != gpu_seq()) {
 			r->why = REASON_DEVICE_WRITTEN;
 			untrue(r);
 			continue;
@@ -427,9 +427,9 @@ size_t range_true(const struct gpu_range *r, uintptr_t at, uintptr_t end, uintpt
 		  bool *ret_device_writable)
 {
 	uintptr_t to = r->hi < end ? r->hi : end;
-	size_t n = cuda_track_clean(at, to, next);
+	size_t n = gpu_track_clean(at, to, next);
 
-	*ret_device_writable = n && !r->veiled && !cuda_track_alone(at, at + n);
+	*ret_device_writable = n && !r->veiled && !gpu_track_alone(at, at + n);
 	if (!*ret_device_writable)
 		return n;
 	*next = to;

@@ -2,8 +2,8 @@
  * range.h - a copied range: host memory that a copy fills, and the same bytes in device memory of
  * ours, its snapshot. One object from the copy to the end of its room:
  *
- *   learned    learn.c says of a place in memory that it is worth one (cuda_expected()), and
- *              is told what became of it (cuda_learn())
+ *   learned    learn.c says of a place in memory that it is worth one (gpu_expected()), and
+ *              is told what became of it (gpu_learn())
  *   FILLING    range_new(): it has room in a ring, a pin, and no host memory yet
  *   LIVE       range_live(): [lo, hi) is what the snapshot is, as long as nobody writes there:
  *              range_watch() begins that, range_at() and range_true() ask
@@ -14,9 +14,9 @@
  *   FREE       nobody uses the room: no pin, no veil, no copy under way, no peer that may read
  *
  * A range is a struct gpu_range * wherever the GPU path hands it on, and a number to who is outside
- * (struct cuda_ref). It stays where it is while it is pinned or cuda_lock is held.
+ * (struct gpu_ref). It stays where it is while it is pinned or gpu_lock is held.
  *
- * Lock: cuda_lock, but for what is atomic; veils and touched are the veils' lock's. Those that call
+ * Lock: gpu_lock, but for what is atomic; veils and touched are the veils' lock's. Those that call
  * the driver want the ring's context current.
  */
 #ifndef RDMASHIM_GPU_RANGE_H
@@ -26,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gpu/cuda_desc.h"
+#include "gpu/gpu_desc.h"
 #include "gpu/gpu_ops.h"
 
 #define RANGES 64
@@ -40,7 +40,7 @@ struct gpu_range {
 	uintptr_t lo, hi;	/* 0, 0: no longer true, only its room is still taken */
 	bool device_writable;		/* a device may write there */
 	bool rx;		/* of a receive */
-	uint64_t seq;		/* cuda_seq() before the copy */
+	uint64_t seq;		/* gpu_seq() before the copy */
 
 	/* ---- the snapshot ---- */
 	int ring;
@@ -50,7 +50,7 @@ struct gpu_range {
 	bool in_use;		/* a copy from it is being put into a stream, without the lock */
 	/* until then a peer that has not said so may still read it */
 	_Atomic uint64_t hold_ns;
-	struct cuda_desc desc;	/* what an offer of it points to; constant while it is pinned */
+	struct gpu_desc desc;	/* what an offer of it points to; constant while it is pinned */
 
 	/* ---- what is under way there ---- */
 	bool done;		/* all that was asked of the snapshot is complete */
@@ -80,12 +80,12 @@ struct gpu_range {
 extern struct gpu_range gpu_ranges[RANGES];
 
 /* Device memory of ours in one context, out of which snapshots are cut. */
-struct cuda_ring {
+struct gpu_ring {
 	gpu_ctx ctx;		/* NULL: free */
 	bool bad;
 	gpu_addr base;
 	uint64_t size, next;	/* where the next snapshot goes */
-	uint64_t all;		/* size, and what cuda_ring_carve() took */
+	uint64_t all;		/* size, and what gpu_ring_carve() took */
 	uint64_t id;
 	uint8_t ipc[GPU_HANDLE];
 	bool shared;		/* ipc is valid */
@@ -93,13 +93,13 @@ struct cuda_ring {
 	gpu_stream st;		/* for receives */
 	gpu_stream fill;	/* for veils, if guards are permitted */
 };
-extern struct cuda_ring cuda_rings[RINGS];
+extern struct gpu_ring gpu_rings[RINGS];
 
-int cuda_ring_of(gpu_ctx ctx);	/* made on first need; -1 */
+int gpu_ring_of(gpu_ctx ctx);	/* made on first need; -1 */
 /* n bytes of it for something else, for good; 0: not now. */
-gpu_addr cuda_ring_carve(int ring, uint64_t n);
+gpu_addr gpu_ring_carve(int ring, uint64_t n);
 /* A device can write there: pinned, or all of memory. */
-bool cuda_device_writes(int ring, uintptr_t lo, size_t n);
+bool gpu_device_writes(int ring, uintptr_t lo, size_t n);
 
 /* In FILLING, pinned once, with room for n bytes; or NULL. */
 struct gpu_range *range_new(int ring, size_t n);
@@ -109,7 +109,7 @@ void range_live(struct gpu_range *r, uintptr_t lo, uintptr_t hi, uint64_t data);
 void ranges_drop(uintptr_t lo, uintptr_t hi);	/* somebody writes there */
 void range_judge(struct gpu_range *r);	/* the program writes to it: worth it? */
 
-/* cuda_track_begin() for one that is not yet live. */
+/* gpu_track_begin() for one that is not yet live. */
 bool range_watch(struct gpu_range *r, uintptr_t lo, uintptr_t hi);
 /* The one that holds p and whose host bytes no device has written since; or NULL and where the
  * next one starts. */

@@ -10,7 +10,7 @@
  *
  * Ranges and call sites are learned (learn.c): a snapshot is taken only where the pattern was seen.
  *
- * Lock: cuda_lock, see state.h.
+ * Lock: gpu_lock, see state.h.
  */
 #include "gpu/hooks.h"
 
@@ -30,13 +30,13 @@
 
 /* ---- on and off ---- */
 
-void cuda_off(const char *why)
+void gpu_off(const char *why)
 {
-	cuda_veil_end();	/* while the hooks still look at what is left */
+	gpu_veil_end();	/* while the hooks still look at what is left */
 	if (atomic_exchange(&gpu_path, GPU_PATH_OFF) == GPU_PATH_OFF)
 		return;
-	atomic_store(&cuda_sends, 0);
-	atomic_store(&cuda_receives, 0);
+	atomic_store(&gpu_sends, 0);
+	atomic_store(&gpu_receives, 0);
 	log_line(2, "GPU path off: %s", why);
 }
 
@@ -45,10 +45,10 @@ static void at_exit(void)
 {
 	if (foreign_image())	/* a child that fork() does not know of */
 		return;
-	cuda_user->end();
-	cuda_reads_end();
-	cuda_windows_end();
-	cuda_veil_end();
+	gpu_user->end();
+	gpu_reads_end();
+	gpu_windows_end();
+	gpu_veil_end();
 }
 
 /* Registered here, where no lock is held: it may allocate, and the program's malloc() have a
@@ -59,7 +59,7 @@ static const char *unfit(void)
 		return reason_name(REASON_DEVICE_DRIVER);
 	if (!gpu->proved())
 		return reason_name(REASON_DEVICE_HOOKS);
-	if (cuda_track_open(cuda_deferred_here() && shim_tunables()->device == 2))
+	if (gpu_track_open(gpu_deferred_here() && shim_tunables()->device == 2))
 		return reason_name(REASON_DEVICE_TRACKING);
 	return atexit(at_exit) ? reason_name(REASON_NO_MEMORY) : NULL;
 }
@@ -67,16 +67,16 @@ static const char *unfit(void)
 /* Why nothing is deferred, or NULL. */
 static const char *undeferred(void)
 {
-	if (!cuda_deferred_here())
+	if (!gpu_deferred_here())
 		return "this library was built without it";
-	if (!cuda_track_guards())
+	if (!gpu_track_guards())
 		return "userfaultfd(2) for accesses by the kernel is not permitted";
-	return cuda_veil_open() ? NULL : "no thread for it, or a device waits for host memory";
+	return gpu_veil_open() ? NULL : "no thread for it, or a device waits for host memory";
 }
 
 /* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under
  * it. */
-bool cuda_wake(const struct gpu_ops *vendor)
+bool gpu_wake(const struct gpu_ops *vendor)
 {
 	static _Atomic bool waking;
 	const char *why;
@@ -84,16 +84,16 @@ bool cuda_wake(const struct gpu_ops *vendor)
 	if (!shim_on)
 		return false;
 	if (!shim_tunables()->device || atomic_exchange(&waking, true)) {
-		cuda_busy_unseen();	/* somebody's work goes by unseen */
+		gpu_busy_unseen();	/* somebody's work goes by unseen */
 		return false;
 	}
 	gpu = vendor;
 	why = unfit();
 	if (why) {
-		cuda_off(why);
+		gpu_off(why);
 		return false;
 	}
-	cuda_site_open();
+	gpu_site_open();
 	why = shim_tunables()->device == 2 ? undeferred() : NULL;
 	if (why)
 		log_line(2, "GPU path: nothing is deferred: %s", why);
@@ -102,37 +102,37 @@ bool cuda_wake(const struct gpu_ops *vendor)
 	return true;
 }
 
-void cuda_stream_gone(gpu_stream st)
+void gpu_stream_gone(gpu_stream st)
 {
-	lock_take(&cuda_lock);
-	cuda_busy_gone(st);
+	lock_take(&gpu_lock);
+	gpu_busy_gone(st);
 	range_stream_gone(st);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 }
 
 /* With several contexts, one that has finished says nothing of the others. */
-void cuda_synced(uint64_t before)
+void gpu_synced(uint64_t before)
 {
 	gpu_ctx ctx = gpu->current();
 	bool others;
 
-	lock_take(&cuda_lock);
-	others = cuda_busy_in(ctx);
+	lock_take(&gpu_lock);
+	others = gpu_busy_in(ctx);
 	for (int i = 0; i < RINGS; i++)
-		others |= cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
+		others |= gpu_rings[i].ctx && gpu_rings[i].ctx != ctx;
 	if (!others)
-		cuda_busy_settled(before);
-	lock_give(&cuda_lock);
+		gpu_busy_settled(before);
+	lock_give(&gpu_lock);
 }
 
-void cuda_touch(gpu_addr dst, size_t n)
+void gpu_touch(gpu_addr dst, size_t n)
 {
-	cuda_veil_fill((uintptr_t)dst, n);
-	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
+	gpu_veil_fill((uintptr_t)dst, n);
+	if (!atomic_load_explicit(&gpu_live, memory_order_relaxed))
 		return;
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	ranges_drop((uintptr_t)dst, (uintptr_t)dst + n);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 }
 
 /* ---- a copy to the host ---- */
@@ -142,11 +142,11 @@ void cuda_touch(gpu_addr dst, size_t n)
  * stores: then it starts after the copy, but must be possible. */
 static enum reason watch_first(struct gpu_range *r, uintptr_t lo, size_t n, gpu_stream st)
 {
-	if (r->device_writable && cuda_busy(st))
+	if (r->device_writable && gpu_busy(st))
 		return REASON_DEVICE_BUSY;
 	if (r->veiled)
 		return REASON_NONE;
-	if (r->device_writable ? !range_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
+	if (r->device_writable ? !range_watch(r, lo, lo + n) : !gpu_track_pause(lo, lo + n))
 		return REASON_DEVICE_UNWATCHED;
 	return REASON_NONE;
 }
@@ -158,23 +158,23 @@ static void forget(struct gpu_range *r)
 	__atomic_store_n(&r->state, RANGE_FREE, __ATOMIC_RELEASE);
 }
 
-/* Room and watch for a snapshot, *ret, NULL if there is none. cuda_lock held, capture mode
+/* Room and watch for a snapshot, *ret, NULL if there is none. gpu_lock held, capture mode
  * relaxed. */
 static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx,
 				 struct gpu_range **ret)
 {
-	int ring = cuda_ring_of(ctx);
+	int ring = gpu_ring_of(ctx);
 	struct gpu_range *r;
 	enum reason why;
 
-	if (ring < 0 || cuda_paused)
+	if (ring < 0 || gpu_paused)
 		return REASON_DEVICE_MEMORY;
-	if (!cuda_rings[ring].shared)
+	if (!gpu_rings[ring].shared)
 		return REASON_DEVICE_UNSHARED;
 	r = range_new(ring, n);
 	if (!r)
 		return REASON_DEVICE_MEMORY;
-	r->device_writable = cuda_device_writes(ring, lo, n);
+	r->device_writable = gpu_device_writes(ring, lo, n);
 	r->veiled = deferred->may(r, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (why) {
@@ -200,10 +200,10 @@ static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st,
 
 	if (why)
 		return why;
-	to = cuda_rings[(*ret)->ring].base + (*ret)->off;
-	lock_give(&cuda_lock);
+	to = gpu_rings[(*ret)->ring].base + (*ret)->off;
+	lock_give(&gpu_lock);
 	e = gpu->between(to, src, n, st);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	if (!e)
 		return REASON_NONE;
 	forget(*ret);
@@ -216,39 +216,39 @@ static enum reason dull(int site, size_t n)
 {
 	if (n < GPU_PATH_MIN)
 		return REASON_DEVICE_SMALL;
-	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
+	return gpu_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
 }
 
 static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
-		  struct cuda_from from, struct cuda_copy *c)
+		  struct gpu_from from, struct gpu_copy *c)
 {
 	uintptr_t lo = (uintptr_t)dst;
 	gpu_ctx ctx = NULL;
 	enum reason why;
 	int mode;
 
-	if (!atomic_load_explicit(&cuda_linked, memory_order_relaxed) || !cuda_allowed()) {
-		cuda_touch(lo, n);
+	if (!atomic_load_explicit(&gpu_linked, memory_order_relaxed) || !gpu_allowed()) {
+		gpu_touch(lo, n);
 		return false;
 	}
-	*c = (struct cuda_copy){ .site = cuda_site(from, n, false), .n = n, .sync = sync,
+	*c = (struct gpu_copy){ .site = gpu_site(from, n, false), .n = n, .sync = sync,
 				 .st = st };
-	cuda_site_copy(c->site, lo, n);
+	gpu_site_copy(c->site, lo, n);
 	why = dull(c->site, n);
 	if (why) {
-		cuda_touch(lo, n);
-		cuda_site_not(c->site, why, n);
+		gpu_touch(lo, n);
+		gpu_site_not(c->site, why, n);
 		return false;
 	}
 	ctx = gpu->current();
 	if (!ctx || gpu->capturing(st)) {
-		cuda_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
+		gpu_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
 		return false;
 	}
-	cuda_user->settle();	/* their room may be needed */
-	lock_take(&cuda_lock);
+	gpu_user->settle();	/* their room may be needed */
+	lock_take(&gpu_lock);
 	ranges_drop(lo, lo + n);
-	if (!cuda_expected(lo, n, c->site)) {
+	if (!gpu_expected(lo, n, c->site)) {
 		why = REASON_DEVICE_UNLEARNED;
 	} else if (!gpu->in_context(*src, ctx)) {
 		why = REASON_DEVICE_CONTEXT;
@@ -259,31 +259,31 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
 	}
 	if (c->range) {
 		c->range->site = (uint8_t)c->site;
-		*src = cuda_rings[c->range->ring].base + c->range->off;
+		*src = gpu_rings[c->range->ring].base + c->range->off;
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	TRACE3(staging_snapshot, lo, n, (int)(c->range != NULL));
 	if (c->range)
 		return true;
 	log_line(4, "GPU path: no snapshot of %lu bytes: %s", (unsigned long)n,
 		 reason_name(why));
-	cuda_site_not(c->site, why, n);
+	gpu_site_not(c->site, why, n);
 	return false;
 }
 
-bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
-		    struct cuda_from from, struct cuda_copy *c)
+bool gpu_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
+		    struct gpu_from from, struct gpu_copy *c)
 {
 	bool snap = begin(dst, src, n, st, sync, from, c);
 
 	if (snap)
 		c->done = c->range->veiled && deferred->copy(c, (uintptr_t)dst, n);
 	if (!snap || !c->done)
-		cuda_veil_fill((uintptr_t)dst, n);
+		gpu_veil_fill((uintptr_t)dst, n);
 	return snap;
 }
 
-void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
+void gpu_d2h_end(const struct gpu_copy *c, gpu_result result)
 {
 	struct gpu_range *r = c->range;
 	enum reason why = result == 0 ? REASON_NONE : REASON_DEVICE_FAILED;
@@ -295,21 +295,21 @@ void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
 	if (!c->sync || why)
 		marked = range_record(r, c->st, &turn);
 	gpu->leave(NULL, &mode);
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	if (marked && (!c->sync || why)) {
 		range_marked(r, c->st, turn);
 	} else if (!marked) {
 		/* We'll never know when its room is free. */
-		cuda_rings[r->ring].bad = true;
+		gpu_rings[r->ring].bad = true;
 		why = REASON_DEVICE_FAILED;
 	}
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
 	if (!why && r->hi && !r->device_writable && !range_watch(r, r->lo, r->hi))
 		why = REASON_DEVICE_UNWATCHED;
 	if (why && r->hi)
-		cuda_site_not(c->site, why, c->n);
+		gpu_site_not(c->site, why, c->n);
 	range_live(r, why ? 0 : r->lo, why ? 0 : r->hi, r->off);
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 }
 
 /* ---- a send ---- */
@@ -319,19 +319,19 @@ static bool complete(struct gpu_range *r)
 	int mode;
 
 	if (!r->done) {
-		gpu->enter(cuda_rings[r->ring].ctx, &mode);
+		gpu->enter(gpu_rings[r->ring].ctx, &mode);
 		range_ended(r);
-		gpu->leave(cuda_rings[r->ring].ctx, &mode);
+		gpu->leave(gpu_rings[r->ring].ctx, &mode);
 	}
 	return r->done;
 }
 
 static void describe(struct gpu_range *r)
 {
-	struct cuda_ring *g = &cuda_rings[r->ring];
-	struct cuda_desc *d = &r->desc;
+	struct gpu_ring *g = &gpu_rings[r->ring];
+	struct gpu_desc *d = &r->desc;
 
-	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size,
+	*d = (struct gpu_desc){ .magic = GPU_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size,
 				 .ring_base = g->base,
 		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
 	memcpy(d->ipc, g->ipc, sizeof d->ipc);
@@ -349,16 +349,16 @@ static bool still_worth(struct gpu_range *r)
 	return r->hi != 0;
 }
 
-bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
+bool gpu_find(const void *p, size_t n, struct gpu_ref *ret)
 {
 	uintptr_t at = (uintptr_t)p, next, end = at + n;
 	struct gpu_range *r;
 	size_t len = 0;
 
-	*ret = (struct cuda_ref){ .len = n, .rec = -1 };
-	if (!cuda_allowed() || !cuda_lock_soon())
+	*ret = (struct gpu_ref){ .len = n, .rec = -1 };
+	if (!gpu_allowed() || !gpu_lock_soon())
 		return false;
-	cuda_sending(at);
+	gpu_sending(at);
 	r = range_at(at, end, &next);
 	if (r) {
 		if (!complete(r) || r->pins == UINT8_MAX) {
@@ -379,35 +379,35 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 		if (!r->pins)
 			describe(r);
 		r->pins++;
-		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&r->desc, r->desc.ring_id,
+		*ret = (struct gpu_ref){ (uint64_t)(uintptr_t)&r->desc, r->desc.ring_id,
 					  r->data + (at - r->lo), len, (int)(r - gpu_ranges),
 					  r->veiled };
 	} else {
 		ret->len = len ? len : next - at;
 	}
-	lock_give(&cuda_lock);
+	lock_give(&gpu_lock);
 	return ret->rec >= 0;
 }
 
-void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
+void gpu_ref_why(const struct gpu_ref *ref, int reason, bool soon)
 {
 	atomic_store(&gpu_ranges[ref->rec].why, (uint8_t)reason);
 	atomic_store(&gpu_ranges[ref->rec].early, soon);
 }
 
 /* Its pin keeps the record what it is: no lock. */
-static void used(const struct cuda_ref *ref)
+static void used(const struct gpu_ref *ref)
 {
 	atomic_fetch_add(&gpu_ranges[ref->rec].used, ref->len);
-	cuda_site_taken(gpu_ranges[ref->rec].site, ref->len);
+	gpu_site_taken(gpu_ranges[ref->rec].site, ref->len);
 }
 
-void cuda_ref_used(const struct cuda_ref *ref)
+void gpu_ref_used(const struct gpu_ref *ref)
 {
 	used(ref);
 }
 
-void cuda_unref(const struct cuda_ref *ref, bool taken)
+void gpu_unref(const struct gpu_ref *ref, bool taken)
 {
 	if (taken)
 		used(ref);
@@ -417,7 +417,7 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 /* A copy that was put into a stream of a device so long ago has ended. */
 #define READ_FOR_NS 10000000000ull
 
-void cuda_unref_late(const struct cuda_ref *ref)
+void gpu_unref_late(const struct gpu_ref *ref)
 {
 	atomic_store(&gpu_ranges[ref->rec].hold_ns, now_ns() + READ_FOR_NS);
 	atomic_fetch_sub(&gpu_ranges[ref->rec].pins, 1);
@@ -426,66 +426,66 @@ void cuda_unref_late(const struct cuda_ref *ref)
 /* ---- ends ---- */
 
 /* What is under way uses the context: it is short. What is on the way to another host is kept. */
-void cuda_pause(bool on)
+void gpu_pause(bool on)
 {
 	bool any = on;
 
-	lock_take(&cuda_lock);
-	cuda_paused = on;
-	cuda_closing = false;
-	lock_give(&cuda_lock);
-	if (on && !atomic_load(&cuda_ended))
-		cuda_user->save();
+	lock_take(&gpu_lock);
+	gpu_paused = on;
+	gpu_closing = false;
+	lock_give(&gpu_lock);
+	if (on && !atomic_load(&gpu_ended))
+		gpu_user->save();
 	for (int naps = 0; any && naps < 1000; naps++) {
 		struct timespec nap = { 0, 1000000 };
 
-		lock_take(&cuda_lock);
-		any = cuda_reading != 0;
+		lock_take(&gpu_lock);
+		any = gpu_reading != 0;
 		for (int i = 0; i < RANGES; i++)
 			any |= gpu_ranges[i].pins != 0;
-		lock_give(&cuda_lock);
+		lock_give(&gpu_lock);
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
-	lock_take(&cuda_lock);
-	cuda_closing = on;
-	lock_give(&cuda_lock);
+	lock_take(&gpu_lock);
+	gpu_closing = on;
+	lock_give(&gpu_lock);
 }
 
-void cuda_context_gone(const struct gpu_ops *vendor)
+void gpu_context_gone(const struct gpu_ops *vendor)
 {
 	int was = atomic_load(&gpu_path);
 
 	if (was == GPU_PATH_ASLEEP || gpu != vendor)
 		return;
 	if (was == GPU_PATH_ON)
-		cuda_off("the program ends a CUDA context");
-	if (cuda_paused)	/* it has ended already: what could be kept was, before */
-		atomic_store(&cuda_ended, true);
-	cuda_pause(true);
-	atomic_store(&cuda_ended, true);
+		gpu_off("the program ends a CUDA context");
+	if (gpu_paused)	/* it has ended already: what could be kept was, before */
+		atomic_store(&gpu_ended, true);
+	gpu_pause(true);
+	atomic_store(&gpu_ended, true);
 }
 
 /* A child shares what is mapped shared, and writes there unseen. */
-void cuda_before_fork(void)
+void gpu_before_fork(void)
 {
-	lock_take(&cuda_lock);
-	cuda_veil_fill_all();
-	if (atomic_load(&cuda_live))
+	lock_take(&gpu_lock);
+	gpu_veil_fill_all();
+	if (atomic_load(&gpu_live))
 		ranges_drop(0, UINTPTR_MAX);
 }
 
-void cuda_after_fork(bool child)
+void gpu_after_fork(bool child)
 {
-	cuda_track_fork(child);
-	lock_give(&cuda_lock);
+	gpu_track_fork(child);
+	lock_give(&gpu_lock);
 	/* the driver does not work in here */
 	if (child && atomic_load(&gpu_path) == GPU_PATH_ON) {
 		deferred->after_fork();
-		cuda_user->forked();
+		gpu_user->forked();
 		memset(gpu_ranges, 0, sizeof gpu_ranges);
-		cuda_reading = 0;
-		atomic_store(&cuda_live, 0);
-		cuda_off("in a forked child");
+		gpu_reading = 0;
+		atomic_store(&gpu_live, 0);
+		gpu_off("in a forked child");
 	}
 }

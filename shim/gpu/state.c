@@ -11,29 +11,29 @@
 
 static void nothing(void) { }
 static bool no(void) { return false; }
-static const struct cuda_user nobody = { nothing, nothing, nothing, nothing, no };
-const struct cuda_user *cuda_user = &nobody;
+static const struct gpu_user nobody = { nothing, nothing, nothing, nothing, no };
+const struct gpu_user *gpu_user = &nobody;
 
-void cuda_serve(const struct cuda_user *u) { cuda_user = u; }
+void gpu_serve(const struct gpu_user *u) { gpu_user = u; }
 
-_Atomic int cuda_sends, cuda_receives, gpu_path, cuda_live, cuda_linked;
-struct lock cuda_lock;
+_Atomic int gpu_sends, gpu_receives, gpu_path, gpu_live, gpu_linked;
+struct lock gpu_lock;
 const struct gpu_ops *gpu;
-_Atomic(gpu_ctx) cuda_ctx;
-bool cuda_paused, cuda_closing;
-_Atomic unsigned cuda_reading;
-_Atomic bool cuda_ended;
+_Atomic(gpu_ctx) gpu_context;
+bool gpu_paused, gpu_closing;
+_Atomic unsigned gpu_reading;
+_Atomic bool gpu_ended;
 
 #define SOON_NS 1000000
 
 /* Once it was waited for in vain, nobody waits until it is free again. */
-bool cuda_lock_soon(void)
+bool gpu_lock_soon(void)
 {
 	static _Atomic bool in_vain;
 	struct timespec nap = { 0, 20000 };
 	uint64_t until = now_ns() + SOON_NS;
 
-	while (!lock_try(&cuda_lock)) {
+	while (!lock_try(&gpu_lock)) {
 		if (atomic_load(&in_vain) || now_ns() > until) {
 			atomic_store(&in_vain, true);
 			return false;
@@ -45,7 +45,7 @@ bool cuda_lock_soon(void)
 	return true;
 }
 
-bool cuda_allowed(void)
+bool gpu_allowed(void)
 {
-	return shim_tunables()->device && !cuda_unsafe_here();
+	return shim_tunables()->device && !gpu_unsafe_here();
 }

@@ -11,13 +11,13 @@
  * buffers, writes there past the page tables. To pin a page for that is a write to it, so it
  * shows if it is done under watch; what was done before is counted in VmPin of
  * /proc/self/status, if only when it has been done. So that is asked when a snapshot is used,
- * until nothing has been written to the range for a while (cuda_track_alone()).
+ * until nothing has been written to the range for a while (gpu_track_alone()).
  *
  * For the lazy GPU path the same userfaultfd also holds accesses back: pages of the driver's
  * pinned memory that are taken out of the page tables stay in the page cache, and who touches
  * one waits until it is shown again (minor faults).
  *
- * Called under cuda_lock, but for cuda_track_event(), cuda_track_show() and cuda_track_poison().
+ * Called under gpu_lock, but for gpu_track_event(), gpu_track_show() and gpu_track_poison().
  */
 #include <dirent.h>
 #include <errno.h>
@@ -95,7 +95,7 @@ static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, siz
  * VmPin. */
 static int64_t pinned(void)
 {
-	static char buf[8192];	/* cuda_lock */
+	static char buf[8192];	/* gpu_lock */
 	long r = sys(SYS_pread64, status, buf, sizeof buf - 1, 0);
 	const char *line;
 
@@ -153,7 +153,7 @@ static void keep_spare(void)
 		spare = fd_internal_sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-void cuda_track_forked(int child)
+void gpu_track_forked(int child)
 {
 	sys(SYS_close, child);
 	keep_spare();
@@ -225,7 +225,7 @@ static int open_all(bool guard)
 	return r == -ENOTTY ? -ENOSYS : 0;
 }
 
-int cuda_track_open(bool guard)
+int gpu_track_open(bool guard)
 {
 	int r = uffd >= 0 ? 0 : open_all(guard);
 
@@ -234,9 +234,9 @@ int cuda_track_open(bool guard)
 	return r;
 }
 
-bool cuda_track_guards(void) { return guards; }
+bool gpu_track_guards(void) { return guards; }
 
-void cuda_track_unguard(void)
+void gpu_track_unguard(void)
 {
 	close_all();
 	if (open_all(false))
@@ -292,7 +292,7 @@ static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared, ui
 /* from, to: of the mappings in which the range is. */
 static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared, uintptr_t *from, uintptr_t *to)
 {
-	static char buf[16384];	/* cuda_lock */
+	static char buf[16384];	/* gpu_lock */
 	size_t have = 0;
 	int fd = !proc_is_ours() ? -EPERM :
 		 fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -387,7 +387,7 @@ static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintp
 	return begin_watch(lo, hi) && f(lo, hi);
 }
 
-bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
+bool gpu_track_begin(uintptr_t lo, uintptr_t hi)
 {
 	struct watch *r;
 
@@ -407,7 +407,7 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
 #define LATELY_NS 1000000
 static uint64_t none_ns;		/* when nothing was pinned */
 
-bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
+bool gpu_track_alone(uintptr_t lo, uintptr_t hi)
 {
 	struct watch *r = known(down(lo), up(hi));
 
@@ -415,16 +415,16 @@ bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 		return true;
 	if (pinned())
 		/* perhaps that is all: it cannot be known */
-		return cuda_user->pins();
+		return gpu_user->pins();
 	none_ns = now_ns();
 	if (r)
 		r->alone = none_ns - r->written_ns > PINS_COUNTED_NS;
 	return true;
 }
 
-bool cuda_track_alone_lately(uintptr_t lo, uintptr_t hi)
+bool gpu_track_alone_lately(uintptr_t lo, uintptr_t hi)
 {
-	return now_ns() - none_ns < LATELY_NS || cuda_track_alone(lo, hi);
+	return now_ns() - none_ns < LATELY_NS || gpu_track_alone(lo, hi);
 }
 
 /* All pages count as written, and writing costs nothing. */
@@ -435,7 +435,7 @@ static bool unprotect(uintptr_t lo, uintptr_t hi)
 	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
 }
 
-bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
+bool gpu_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
 
 /* What is not mapped at all is not clean either. */
 static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
@@ -456,13 +456,13 @@ static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 }
 
 /* Nobody can have written to what is under a veil. */
-size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
+size_t gpu_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
 	uintptr_t at = lo, end;
 	size_t n;
 
 	while (at < hi) {
-		if (cuda_veil_at(at, hi, &end)) {
+		if (gpu_veil_at(at, hi, &end)) {
 			at = *next = end;
 			continue;
 		}
@@ -474,7 +474,7 @@ size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 	return at - lo;
 }
 
-bool cuda_track_writable(uintptr_t lo, uintptr_t hi)
+bool gpu_track_writable(uintptr_t lo, uintptr_t hi)
 {
 	lo = down(lo);
 	hi = up(hi);
@@ -501,13 +501,13 @@ static size_t written(uintptr_t lo, uintptr_t hi, size_t limit)
 	return sum;
 }
 
-bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+bool gpu_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
 {
 	uintptr_t end;
 	size_t sum = 0;
 
 	for (; lo < hi && sum < limit; lo = end)
-		if (!cuda_veil_at(lo, hi, &end))
+		if (!gpu_veil_at(lo, hi, &end))
 			sum += written(lo, end, limit - sum);
 	return sum >= limit;
 }
@@ -523,9 +523,9 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 		sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
 }
 
-bool cuda_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
+bool gpu_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
 
-void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
+void gpu_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 {
 	struct uffdio_continue c = { .range = { lo, hi - lo }, .mode = clean ? CONTINUE_MODE_WP
 				     : 0 };
@@ -534,7 +534,7 @@ void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 	if (sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) >= 0)	/* it wakes who waits there, too */
 		return;
 	/* It stops at a page that is there already. -EAGAIN: a fork or mremap() waits for
-	 * cuda_track_event(); whoever touches comes again. */
+	 * gpu_track_event(); whoever touches comes again. */
 	do {
 		uint64_t step = c.mapped > 0 ? (uint64_t)c.mapped : PAGE;
 
@@ -546,7 +546,7 @@ void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 
-bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
+bool gpu_track_hidden(uintptr_t lo, uintptr_t hi)
 {
 	struct watch *r = known(lo, hi);
 	struct page_region_ v;
@@ -554,7 +554,7 @@ bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
 	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0;
 }
 
-void cuda_track_poison(uintptr_t lo, uintptr_t hi)
+void gpu_track_poison(uintptr_t lo, uintptr_t hi)
 {
 	struct poison_ p = { .range = { lo, hi - lo } };
 	struct uffdio_range all = p.range;
@@ -565,7 +565,7 @@ void cuda_track_poison(uintptr_t lo, uintptr_t hi)
 	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 
-enum cuda_event cuda_track_event(uintptr_t *at, int *tid)
+enum gpu_veil_event gpu_track_event(uintptr_t *at, int *tid)
 {
 	struct uffd_msg m;
 	long r;
@@ -575,7 +575,7 @@ enum cuda_event cuda_track_event(uintptr_t *at, int *tid)
 		if (r == sizeof m)
 			break;
 		if (r == -EBADF || r == 0)
-			return CUDA_EVENT_END;
+			return GPU_VEIL_EVENT_END;
 		/* a fork comes with one: it waits, and so would all who touch a page */
 		if (r == -EMFILE && spare >= 0) {
 			fd_internal_close(spare);
@@ -590,16 +590,16 @@ enum cuda_event cuda_track_event(uintptr_t *at, int *tid)
 	case UFFD_EVENT_PAGEFAULT:
 		*at = down(m.arg.pagefault.address);
 		*tid = (int)m.arg.pagefault.feat.ptid;
-		return CUDA_EVENT_TOUCH;
+		return GPU_VEIL_EVENT_TOUCH;
 	case UFFD_EVENT_FORK:
 		*at = m.arg.fork.ufd;
-		return CUDA_EVENT_FORK;
+		return GPU_VEIL_EVENT_FORK;
 	default:
-		return CUDA_EVENT_MOVE;
+		return GPU_VEIL_EVENT_MOVE;
 	}
 }
 
-void cuda_track_fork(bool child)
+void gpu_track_fork(bool child)
 {
 	if (!child) {
 		forked = true;	/* shared memory has another writer from now on: judge again */

@@ -22,7 +22,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "link/path.h"
 #include "link/peer_memory.h"
 #include "link/rights.h"
@@ -331,7 +331,7 @@ void link_up(struct link *l)
 	atomic_fetch_or(&l->segment.side[l->segment.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
 	stat_add(STAT_net_links, l->path->far);
-	atomic_store(&cuda_linked, 1);
+	atomic_store(&gpu_linked, 1);
 }
 
 void link_proven(struct link *l)

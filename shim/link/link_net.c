@@ -27,7 +27,7 @@
 #include "base/sock.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "link/link.h"
 #include "link/other_version.h"
 #include "link/path.h"
@@ -298,7 +298,7 @@ int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_in
 	version_hello(&m);
 	*ret_index = l->index;
 	if (loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index) < 0 || !link_send(l, &m))
-		link_kill(l, REASON_NO_RENDEZVOUS);
+		link_kill(l, REASON_NO_DISCOVERY);
 	return 0;
 }
 

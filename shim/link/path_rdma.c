@@ -9,7 +9,7 @@
 #include "base/loop.h"
 #include "base/shim.h"
 #include "base/trace.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "link/link.h"
 #include "link/path.h"
 #include "policy/log.h"
@@ -33,7 +33,7 @@ static void slot_unbind(struct link *l, uint32_t slot) { rc_slot_unbind(l->rc, s
 static void slot_left(struct link *l, uint32_t slot)
 {
 	rc_slot_left(l->rc, slot);
-	cuda_landing_give(link_id(l), slot);
+	gpu_landing_give(link_id(l), slot);
 }
 
 /* ---- bytes ---- */
@@ -338,7 +338,7 @@ static void release(struct link *l)
 	loop_unwatch_fd(rc_fd(l->rc));
 	cm_hangup(l->cm);
 	rc_release(l->rc);
-	cuda_landings_end(link_id(l));
+	gpu_landings_end(link_id(l));
 	cm_close(l->cm);
 }
 
@@ -348,7 +348,7 @@ static void end(struct link *l)
 		log_counts(l);
 	cm_hangup(l->cm);
 	rc_close(l->rc);
-	cuda_landings_end(link_id(l));
+	gpu_landings_end(link_id(l));
 	cm_close(l->cm);
 	stat_link_free(l->stat);
 	l->stat = NULL;

@@ -36,7 +36,7 @@ static void policy_changed(void)
 		struct stream *s = stream_at(i);
 
 		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
-			rv_policy(s);
+			search_policy(s);
 	}
 }
 
@@ -84,7 +84,7 @@ static uint64_t flush_links(void)
 				due = earlier(due, links[i].since_us + 3100000);
 		}
 		if (lived && atomic_load(&links[i].state) == LINK_DEAD)
-			rv_link_ready(i);	/* who had asked for a slot there must ask
+			search_link_ready(i);	/* who had asked for a slot there must ask
 						 * elsewhere */
 	}
 	/* A queue pair that is never closed keeps its device from being removed. */
@@ -95,7 +95,7 @@ static uint64_t turn(void)
 {
 	uint64_t due = flush_links();
 
-	due = earlier(due, rv_pending_expire(now_us()));
+	due = earlier(due, search_pending_expire(now_us()));
 	due = earlier(due, net_expire(now_us()));
 	due = earlier(due, closer_work(now_us()));
 	due = earlier(due, rings_rest(now_us()));
@@ -189,10 +189,10 @@ const struct loop_duties bg_duties = {
 		.forked = forked,
 	.event = {
 		[LOOP_POLICY] = policy_ready,
-		[LOOP_LINK] = rv_link_ready,
-		[LOOP_NAME] = rv_name_ready,
+		[LOOP_LINK] = search_link_ready,
+		[LOOP_NAME] = search_name_ready,
 		[LOOP_FALLBACK] = home_ready,
-		[LOOP_PENDING] = rv_pending_ready,
+		[LOOP_PENDING] = search_pending_ready,
 		[LOOP_PATH] = path_event,
 		[LOOP_CHANNEL] = wire_ready,
 		[LOOP_PORT] = port_ready,

@@ -191,7 +191,7 @@ __attribute__((constructor)) static void shim_init(void)
 	loop_serve(&bg_duties);
 	link_serve(&bg_link_user);
 	bell_tell(&link_bell_events);
-	cuda_serve(&device_user);
+	gpu_serve(&device_user);
 	if (deferred_begin)
 		deferred_begin();
 	stream_serve(&ready_pollers);

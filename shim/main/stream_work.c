@@ -29,7 +29,8 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 	} else if (ring_tx_refresh(&s->snd.ring) || stream_roomy(s)) {
 		atomic_store(&s->snd.ring_full, 0);
 		full_pause_over(s, &s->snd.full);
-	} else if (s->snd.cut.state != CUT_TX_P || s->snd.tcp_full) {	/* nothing to go back to */
+	/* nothing to go back to */
+	} else if (s->snd.cut.state != CUT_TX_RING || s->snd.tcp_full) {
 		s->snd.full.since = 0;
 		due = now + 1000;
 	} else {
@@ -88,13 +89,13 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	/* UNBIND while we are not on TCP is a reset by its close(), or the reader has not read
 	 * to the end. */
 	stream_lock(s);
-	if (s->snd.cut.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
+	if (s->snd.cut.state == CUT_TX_ARMING)	/* our ARM crossed its UNBIND: nobody will answer */
 		stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
-	settled = stream_fallback_both(s) ||
-		  (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
+	settled = stream_both_on_tcp(s) ||
+		  (s->snd.cut.state == CUT_TX_TCP && s->rcv.cut.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
-		settled = atomic_load(&s->peer_gone) || stream_fallback_both(s);
+		settled = atomic_load(&s->peer_gone) || stream_both_on_tcp(s);
 		if (!settled && late)
 			stream_reset(s);
 	}
@@ -118,7 +119,7 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 		return s->fallback.next_force_us;
 	s->fallback.next_force_us = now + every;
 	stream_lock(s);
-	cut = !stream_fallback_both(s);
+	cut = !stream_both_on_tcp(s);
 	stream_unlock(s);
 	if (cut && !glance_closing(s)) {
 		stat_row_reason(s->row, REASON_FORCED);
@@ -159,7 +160,7 @@ static uint64_t await_end(struct stream *s, uint64_t now)
 	bool waits;
 
 	lock_take(&s->rcv.lock);
-	waits = s->rcv.cut.state == CUT_RX_K && !stream_final_seen(s) &&
+	waits = s->rcv.cut.state == CUT_RX_RING && !stream_final_seen(s) &&
 		!atomic_load(&s->peer_gone);
 	looks = atomic_load(&s->rcv.end_awaited);
 	atomic_store(&s->rcv.end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
@@ -175,7 +176,7 @@ static void finish(struct stream *s)
 {
 	int fd = atomic_exchange(&s->fd, -1);
 
-	rv_stop(s);
+	search_stop(s);
 	if (fd >= 0 && fdtab_internal(fd))
 		fd_internal_close(fd);
 	stream_try_free(s, atomic_load(&s->gen));
@@ -196,15 +197,15 @@ static void late_input(struct stream *s)
  * us. */
 static void release(struct stream *s)
 {
-	bool later = s->search.state == RV_LATER;
+	bool later = s->search.state == SEARCH_LATER;
 
 	stream_lock(s);
 	if ((stream_tcp_only(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) &&
-	    s->search.state != RV_ASKED) {
+	    s->search.state != SEARCH_ASKED) {
 		hold_end(s);
-		rv_stop(s);
+		search_stop(s);
 		if (later) {
-			rv_anew(s);
+			search_anew(s);
 			if (!stream_tcp_only(s))
 				atomic_store(&s->mode, MODE_NEW);
 		}
@@ -222,12 +223,12 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	bool again = (s->fallback.unbind_got || path_died || strange) && !stream_tcp_only(s);
 	uint64_t due = UINT64_MAX;
 
-	rv_unbind(s);
+	search_unbind(s);
 	stream_lock(s);
 	/* From here a close frees the stream itself. */
 	if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
 		hold_end(s);
-		rv_anew(s);
+		search_anew(s);
 		earn_over(s);
 		earn_anew(s);
 		s->fallback.unbind_got = s->fallback.unbind_sent = 0;
@@ -261,7 +262,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 static void send_to_tcp(struct stream *s)
 {
 	if (atomic_load(&s->earn.stopped) != REASON_OTHER_USER)
-		rv_policy(s);
+		search_policy(s);
 	stream_lock(s);
 	stream_decline(s);
 	stream_unlock(s);
@@ -281,7 +282,7 @@ static bool waits(struct stream *s)
 /* Nothing is left that the kernel would not say by itself. Both locks held. */
 static bool all_is_tcp(struct stream *s)
 {
-	return stream_fallback_both(s) && stream_keeps_link(s) && !s->snd.cut.closing &&
+	return stream_both_on_tcp(s) && stream_keeps_link(s) && !s->snd.cut.closing &&
 	       !s->snd.lost && !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) &&
 	       !s->rcv.eof && !atomic_load(&s->rcv.fin_known) && !s->rcv.end_peeked &&
 	       !atomic_load(&s->fallback.rdhup) && !stream_rx_promised(s) && !stream_arriving(s);
@@ -308,7 +309,7 @@ static void rest(struct stream *s)
 
 bool stream_restless(const struct stream *s)
 {
-	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
+	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_RESENDING;
 }
 /* It is on no link (yet): looks for the other end. True: that is all, come again at *due, 0:
  * never. */
@@ -317,7 +318,7 @@ static bool work_without_link(struct stream *s, uint64_t now, bool dead, uint64_
 	bool asks = atomic_load(&s->upgrade) && !dead && !stream_tcp_only(s), stay = false;
 
 	/* a call finds nobody when it ends */
-	if (dead && s->search.state != RV_ASKED) {
+	if (dead && s->search.state != SEARCH_ASKED) {
 		finish(s);
 		*due = 0;
 		return true;
@@ -329,9 +330,9 @@ static bool work_without_link(struct stream *s, uint64_t now, bool dead, uint64_
 		return true;
 	}
 	if (asks) {
-		*due = rv_work(s, now);
-		stay = *due != UINT64_MAX || s->search.state == RV_ASKED ||
-		       s->search.state == RV_CALL;
+		*due = search_work(s, now);
+		stay = *due != UINT64_MAX || s->search.state == SEARCH_ASKED ||
+		       s->search.state == SEARCH_CALL;
 		if (atomic_load(&s->link))
 			return false;
 	}
@@ -349,9 +350,9 @@ static uint64_t work_watches(struct stream *s, struct link *l, uint64_t now, boo
 
 	if (atomic_load(&s->snd.ring_full))
 		due = earlier(due, watch_full(s, now));
-	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
+	if (glance_tx(s) == CUT_TX_TCP && !dead && atomic_load(&l->out_waiting))
 		due = earlier(due, now + 5000);
-	if (glance_tx(s) == CUT_TX_T && s->earn.next_us > now)
+	if (glance_tx(s) == CUT_TX_TCP && s->earn.next_us > now)
 		due = earlier(due, s->earn.next_us);
 	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
 		due = earlier(due, watch_poller(s, now));
@@ -371,7 +372,7 @@ static bool may_leave(struct stream *s, const struct link *l, uint64_t now, uint
 {
 	uint64_t later;
 
-	if (!stream_fallback_both(s) || atomic_load(&s->peer_gone))
+	if (!stream_both_on_tcp(s) || atomic_load(&s->peer_gone))
 		return false;
 	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone
 	 * answers for. */
@@ -416,7 +417,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);
 	lock_take(&s->snd.lock);
-	if (s->snd.cut.state == CUT_TX_R && stream_resend(s))
+	if (s->snd.cut.state == CUT_TX_RESENDING && stream_resend(s))
 		due = earlier(due, now + 500);
 	lock_give(&s->snd.lock);
 	watch_close(s);
@@ -436,9 +437,9 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		stream_unlock(s);
 	}
 	if (dead && !held &&
-	    (stream_fallback_both(s) || atomic_load(&s->peer_gone) ||
+	    (stream_both_on_tcp(s) || atomic_load(&s->peer_gone) ||
 	     atomic_load(&l->state) == LINK_DEAD)) {
-		rv_unbind(s);
+		search_unbind(s);
 		if (!atomic_load(&s->link)) {
 			finish(s);
 			return 0;

@@ -31,7 +31,7 @@ static bool on_the_way(struct stream *s, bool all, bool *ret_silent)
 	l = atomic_load(&s->link);
 	needed = all || (l && l->wire);
 	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) &&
-	      !stream_fallback_both(s) && (needed || fork_shared(s));
+	      !stream_both_on_tcp(s) && (needed || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
 		*ret_silent |= !needed;

@@ -118,7 +118,8 @@ void stream_fallback_over(struct stream *s, uint32_t gen, bool failed, enum reas
 /* Only once for each: exec() is tried in each directory in which the program may be. */
 static enum patience for_exec(const struct stream *s)
 {
-	return atomic_load(&s->fallback.late) == LATE_AT_EXEC ? PATIENCE_START : PATIENCE_EXEC;
+	return atomic_load(&s->fallback.late) == FALLBACK_LATE_AT_EXEC ? PATIENCE_START
+		: PATIENCE_EXEC;
 }
 
 void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason r)
@@ -144,10 +145,10 @@ void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason
 		if (fork_wait_fallback(s, stream_fallback_by(s, for_, since))) {
 			stream_not_on_tcp(s, for_, since);
 			if (which)
-				atomic_store(&s->fallback.late, LATE_AT_EXEC);
+				atomic_store(&s->fallback.late, FALLBACK_LATE_AT_EXEC);
 			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
 		} else if (which) {	/* who comes after us would answer nobody */
-			cell_is_fallback(c);
+			holders_say_on_tcp(c);
 		}
 	}
 }

@@ -37,7 +37,7 @@
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 #include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
@@ -61,7 +61,7 @@ static int my_token(void) { return -(int)sys(SYS_gettid); }
 /* An ARM may wait for its answer: while the stream is shared it gets none. Both locks held. */
 static bool on_tcp(const struct stream *s)
 {
-	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T;
+	return s->snd.cut.state == CUT_TX_TCP && s->rcv.cut.state == CUT_RX_TCP;
 }
 
 /* As stream_ask_fallback(), but that ARM is left alone: the peer would only send the next one. */
@@ -72,9 +72,9 @@ void fork_ask_fallback(struct stream *s)
 	stream_lock(s);
 	any = atomic_load(&s->link) && !on_tcp(s);
 	if (any) {
-		if (s->snd.cut.state != CUT_TX_T)
+		if (s->snd.cut.state != CUT_TX_TCP)
 			stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
-		if (s->rcv.cut.state == CUT_RX_K || s->rcv.cut.state == CUT_RX_A)
+		if (s->rcv.cut.state == CUT_RX_RING || s->rcv.cut.state == CUT_RX_ARMED)
 			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	}
 	stream_unlock(s);
@@ -122,7 +122,7 @@ void fork_check_requests(void)
 			continue;
 		fork_ask_fallback(s);
 		if (on_tcp_now(s))
-			cell_is_fallback(c);
+			holders_say_on_tcp(c);
 		else
 			requests_open = true;
 	}
@@ -186,7 +186,7 @@ static int ask_parent(struct holders *c, uint64_t end)
 			return -ETIMEDOUT;
 		if (!fork_ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
-		if (!cell_wait_fallback(c, end))
+		if (!holders_await_on_tcp(c, end))
 			return -ETIMEDOUT;
 	}
 	return 0;
@@ -202,7 +202,7 @@ static uint64_t start_by(struct stream *s, uint64_t since)
 static void started(struct stream *s, uint64_t since, uint64_t end, bool late)
 {
 	if (!late || end)
-		atomic_store(&s->fallback.late, late ? LATE_AT_START : LATE_NOT);
+		atomic_store(&s->fallback.late, late ? FALLBACK_LATE_AT_START : FALLBACK_IN_TIME);
 	if (late && end)
 		stream_not_on_tcp(s, PATIENCE_START, since);
 }
@@ -406,7 +406,7 @@ void shim_fork_prepare(void)
 	STDIO(lock);
 	ready_fork_prepare();
 	stream_fork_lock();
-	cuda_before_fork();
+	gpu_before_fork();
 	fd_number_lock();
 }
 
@@ -416,7 +416,7 @@ void shim_fork_parent(void)
 		return;
 	fd_number_unlock();
 	holders_close();
-	cuda_after_fork(false);
+	gpu_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
 	STDIO(unlock);
@@ -451,7 +451,7 @@ void fork_failed(void)
 static void child_stream(struct stream *s)
 {
 	bool cut = atomic_load(&s->link) &&
-		   !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
+		   !(s->snd.cut.state == CUT_TX_TCP && s->rcv.cut.state == CUT_RX_TCP);
 	struct holders *c = atomic_load(&s->others.holders);
 	int fd = atomic_load(&s->fd);
 
@@ -462,7 +462,7 @@ static void child_stream(struct stream *s)
 	if (s->search.fd >= 0)
 		fd_internal_close(s->search.fd);
 	s->search.fd = -1;
-	rv_anew(s);
+	search_anew(s);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->snd.ring_full, 0);
@@ -535,7 +535,7 @@ void shim_fork_child(void)
 	if (!prepared)
 		return;
 	STDIO(resetlock);
-	cuda_after_fork(true);
+	gpu_after_fork(true);
 	holders_close();
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
@@ -549,8 +549,8 @@ void shim_fork_child(void)
 	memory_marked_anew();
 	requests_open = false;
 	children_after_fork();
-	rv_after_fork();
-	rv_callers_after_fork();
+	search_after_fork();
+	search_callers_after_fork();
 	paths_after_fork();
 	links_after_fork();
 	closer_after_fork();

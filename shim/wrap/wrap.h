@@ -119,8 +119,8 @@ static inline long outside(long r)
  * say EINVAL. */
 static inline size_t most_of(size_t n) { return n > 0x7ffff000 ? 0x7ffff000 : n; }
 
-/* Before a call that may yet fail; stream_fallback_over() follows. False: as fell_back(), and errno
- * says so. NULL: yes. */
+/* Before a call that may yet fail; stream_fallback_over() follows. False: as fall_back_now(),
+ * and errno says so. NULL: yes. */
 static inline bool fallback_while(struct stream *s, enum reason r)
 {
 	int e = errno, ret = s ? stream_fallback_while(s, r, false) : 0;

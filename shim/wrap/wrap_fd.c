@@ -388,7 +388,7 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	/* stdio uses 0, 1 and 2 from inside libc, where it cannot be seen */
 	s = to <= 2 ? live_stream(fd) : NULL;
 	if (s)
-		(void)fell_back(s, REASON_STDIO);
+		(void)fall_back_now(s, REASON_STDIO);
 	return vacate(to);
 }
 

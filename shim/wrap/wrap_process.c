@@ -13,7 +13,7 @@
 #include "wrap/uring.h"
 #include "base/usermem.h"
 
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -372,7 +372,7 @@ int wrap_daemon(int nochdir, int noclose)
 		if (!s || foreign_image())
 			continue;
 		if (!stream_tcp_only(s))
-			(void)fell_back(s, REASON_STDIO);
+			(void)fall_back_now(s, REASON_STDIO);
 		stream_forget_fd(s, fd);
 	}
 	if (shim_on && !foreign_image())
@@ -566,7 +566,7 @@ static bool raw_uring(long n, const long *va, long *ret)
 		/* buffers, in its four forms: the kernel writes to their pages without looking
 		 * at the page tables */
 		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
-			cuda_off("io_uring may write into registered buffers unseen");
+			gpu_off("io_uring may write into registered buffers unseen");
 		return true;
 	default:
 		return false;

@@ -39,7 +39,7 @@ static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 	ssize_t r;
 
-	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !fell_back(s, REASON_SOCKOPT))
+	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !fall_back_now(s, REASON_SOCKOPT))
 		return got;
 	r = stream_kernel_read(s, REAL(recvmsg)(fd, &m, flags));
 	return r < 0 ? -errno : r;
@@ -82,7 +82,7 @@ static __attribute__((noinline)) void urgent(struct stream *s, int fd)
 	if (sys(SYS_recvfrom, fd, &c, 1ul, MSG_OOB | MSG_PEEK | MSG_DONTWAIT, NULL, NULL) ==
 	    -EINVAL)
 		return;
-	(void)fell_back(s, REASON_URGENT);	/* if it fails the kernel has no urgent data:
+	(void)fall_back_now(s, REASON_URGENT);	/* if it fails the kernel has no urgent data:
 						 * EINVAL */
 }
 

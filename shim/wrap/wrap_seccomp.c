@@ -8,7 +8,7 @@
 #include "link/link.h"
 #include "base/loop.h"
 
-#include "gpu/cuda.h"
+#include "gpu/gpu.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -20,7 +20,7 @@ static void off(bool alone)
 	int e = errno;
 
 	if (shim_on && !foreign_image()) {
-		cuda_veil_end();
+		gpu_veil_end();
 		shim_off(REASON_SECCOMP);
 		if (alone)
 			own_threads_end();

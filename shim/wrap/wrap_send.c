@@ -111,7 +111,7 @@ static int reopens(struct stream *s, int fd, int flags)
 {
 	if (!(flags & MSG_FASTOPEN) || stream_before_connect(s, atomic_load(&s->gen), fd))
 		return 0;
-	if (fell_back(s, REASON_SOCKOPT))
+	if (fall_back_now(s, REASON_SOCKOPT))
 		return 1;
 	errno = ETIMEDOUT;
 	return -1;

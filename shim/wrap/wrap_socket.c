@@ -71,7 +71,7 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	count_call(ID_connect, s);
 	if ((len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC) ||
 	    (!stream_tcp_only(s) && !stream_before_connect(s, gen, fd))) {
-		if (!fell_back(s, REASON_SOCKOPT)) {
+		if (!fall_back_now(s, REASON_SOCKOPT)) {
 			errno = ETIMEDOUT;
 			return -1;
 		}

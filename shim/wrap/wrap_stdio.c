@@ -54,7 +54,7 @@ static void before_fclose(FILE *f)
 	s = fd >= 0 ? fdtab_stream(fd) : NULL;
 	if (s && !foreign_image()) {
 		if (!stream_tcp_only(s))
-			(void)fell_back(s, REASON_STDIO);
+			(void)fall_back_now(s, REASON_STDIO);
 		if (__fpending(f))
 			(void)fflush(f);
 		stream_forget_fd(s, fd);

@@ -86,7 +86,7 @@ if unshare -m mount -t tmpfs none /proc 2>/dev/null; then
 		free_port port
 		NO_PROC=$who FILTERED=1 up "" ""
 		both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] in ('identity', \
-			'no-rendezvous', 'peer-no-shim', 'peer-refused')"
+			'no-discovery', 'peer-no-shim', 'peer-refused')"
 		down
 	done
 	"${doctor[@]}" >"$TMP/text"
@@ -115,7 +115,7 @@ begin_mode open-to-others
 free_port port
 chmod 777 "$TMP/other"
 up "$TMP/other" "$TMP/other"
-both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'no-rendezvous'"
+both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'no-discovery'"
 down
 RDMASHIM_CONF=$TMP/client.conf "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
 grep -q "^FAIL discovery socket .*mode 0777: others may write there" "$TMP/text" ||

@@ -1,5 +1,5 @@
 /*
- * device.c - what an offer of device memory points to: a struct cuda_desc of which the peer has
+ * device.c - what an offer of device memory points to: a struct gpu_desc of which the peer has
  * written every byte. The driver is a stand-in whose device memory is the heap, so that a copy
  * beyond an allocation is seen. What is taken must be the bytes that the description names.
  *
@@ -7,7 +7,7 @@
  * LIBS: -Wl,--wrap=clock_gettime
  */
 #include "world.h"
-#include "../../shim/gpu/cuda_desc.h"
+#include "../../shim/gpu/gpu_desc.h"
 #include "../../shim/cuda/cuda_driver.h"
 #include "../../shim/gpu/hooks.h"
 #include "../../shim/gpu/map.h"
@@ -18,7 +18,7 @@
 
 static struct { uint8_t *p; size_t n; } allocs[16];
 static uint8_t *peer_ring;
-static struct cuda_desc desc;
+static struct gpu_desc desc;
 static struct link peer;
 static uint8_t *to;
 
@@ -121,7 +121,7 @@ static void begin(void)
 	};
 	gpu = &cuda_ops;
 	atomic_store(&gpu_path, GPU_PATH_ON);
-	atomic_store(&cuda_ctx, (CUcontext)7);
+	atomic_store(&gpu_context, (CUcontext)7);
 	peer_ring = malloc(RING);
 	enter(peer_ring, RING);
 	for (unsigned i = 0; i < RING; i++)
@@ -133,13 +133,13 @@ static void begin(void)
 
 
 /* As begin_device() of shim/conn/stream_direct.c. */
-static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *sh,
-		  struct cuda_found *f)
+static bool finds(const struct gpu_offer *o, size_t want, struct ring_shared *sh,
+		  struct gpu_found *f)
 {
 	struct iovec at = { &f->d, sizeof f->d };
 	struct peer_read p;
 
-	if (cuda_take_finds(peer.peer_pid, o, want, f))
+	if (gpu_take_finds(peer.peer_pid, o, want, f))
 		return true;
 	if (!f->wanted || peer_memory_begin(&peer, sh, &at, 1, o->desc, sizeof f->d, &p))
 		return false;
@@ -150,12 +150,12 @@ static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *s
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
 	struct input in = { d, n };
-	struct cuda_take t;
+	struct gpu_take t;
 	struct iovec iov[2];
 	static struct ring_shared sh;
-	struct cuda_found found;
-	struct cuda_offer o = { .desc = (uintptr_t)&desc };
-	struct cuda_desc known;
+	struct gpu_found found;
+	struct gpu_offer o = { .desc = (uintptr_t)&desc };
+	struct gpu_desc known;
 	bool is_known, took;
 	uint64_t addr;
 	size_t got, want;
@@ -167,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	atomic_store(&peer.no_read, false);
 	/* another process, or our own: then the ring is where the description says */
 	atomic_store(&shim_pid, mode & 1 ? getpid() : 1);
-	desc = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = mode >> 1 & 15,
+	desc = (struct gpu_desc){ .magic = GPU_DESC_MAGIC, .ring_id = mode >> 1 & 15,
 				   .ring_size = RING,
 				   .ring_base = (uintptr_t)peer_ring, .host = 0x10000000,
 					   .off = get(&in, 2) * 4, .len = WANT, .ipc = "R" };
@@ -206,15 +206,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	}
 	o.addr = addr;
 	is_known = !(mode & 1) &&
-		   cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
+		   gpu_map_known(getpid(), o.ring, atomic_load(&gpu_context), 0, &known);
 	got = 0;
 	if (finds(&o, want, &sh, &found))
-		got = cuda_take_begin(peer.peer_pid, &o, &found, want, iov, mode & 64 ? 1 : 2,
+		got = gpu_take_begin(peer.peer_pid, &o, &found, want, iov, mode & 64 ? 1 : 2,
 				      mode & 32, &t);
 	took = got > 0;
 	if (got > want)
 		abort();
-	if (got && cuda_take_end(&t, iov, mode & 64 ? 1 : 2))
+	if (got && gpu_take_end(&t, iov, mode & 64 ? 1 : 2))
 		abort();
 	/* known, but perhaps read anew, for its age */
 	if (got && is_known && o.at < RING && got <= RING - o.at &&
@@ -223,7 +223,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	if (got && desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
 	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))
 		abort();
-	if (took && !cuda_read_over(&t.read, true))
+	if (took && !gpu_read_over(&t.read, true))
 		abort();
 	return 0;
 }

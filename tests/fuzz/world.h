@@ -75,7 +75,7 @@ static void world_make(const char *text)
 	loop_serve(&bg_duties);
 	link_serve(&bg_link_user);
 	bell_tell(&link_bell_events);
-	cuda_serve(&device_user);
+	gpu_serve(&device_user);
 	stream_serve(&ready_pollers);
 	if (make_epoll())
 		abort();
@@ -93,7 +93,7 @@ static void pump(void)
 	for (int i = 0; i < 20 && n > 0; i++) {
 		round_of_work();
 		flush_links();
-		rv_pending_expire(now_us());
+		search_pending_expire(now_us());
 		net_expire(now_us());
 		n = sys(SYS_epoll_pwait2, ep, ev, 16, &zero, NULL, 0);
 		for (long k = 0; k < n; k++)

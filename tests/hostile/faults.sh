@@ -418,17 +418,17 @@ say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.c
 	"(descriptors, kB of links, mappings, timerfds)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
-calls seal $EPERM 'no-rendezvous|no-memory' c
+calls seal $EPERM 'no-discovery|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
 # before the fifth: the counters, the sweep of others', the places, the first streams
 calls mmap $ENOMEM "$any" s c 1 2 5
 calls madvise $ENOSYS "$any" s c 1
 calls timerfd $EMFILE 'no-fds|no-thread' s c 1 2
-calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2
-calls netlink $EPERM 'no-rendezvous|identity|peer-no-shim|peer-refused' s c 1 2 3
-calls bind-name $EPERM 'no-rendezvous' s
-calls connect-name $EPERM 'no-rendezvous' c 1 2
-calls listen $EPERM 'no-rendezvous' s
+calls unix-socket $EPERM 'no-discovery|no-fds' s c 2
+calls netlink $EPERM 'no-discovery|identity|peer-no-shim|peer-refused' s c 1 2 3
+calls bind-name $EPERM 'no-discovery' s
+calls connect-name $EPERM 'no-discovery' c 1 2
+calls listen $EPERM 'no-discovery' s
 calls clone3 $EAGAIN 'no-thread' s c
 calls epoll_create $EMFILE 'no-fds|no-thread' s c
 calls epoll_pwait2 $ENOSYS "$any" s c

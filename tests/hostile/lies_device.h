@@ -7,13 +7,13 @@
  * Each block is 'H' at its address in our memory, and 'D' in the snapshot: what comes back says by
  * which way the victim took it. Nothing may come back that is neither.
  */
-#include "../../shim/gpu/cuda_desc.h"
+#include "../../shim/gpu/gpu_desc.h"
 
 #define RING_BYTES (1 << 20)
 struct standin_handle { uint64_t magic; int pid, fd; uint64_t size; char rest[40]; };
 
 static uint8_t host_block[VAULT_LEN];
-static struct cuda_desc desc;
+static struct gpu_desc desc;
 
 /* Device memory of ours, as the stand-in has it: a ring, and what describes it. */
 static void device_ring(size_t size)
@@ -31,7 +31,7 @@ static void device_ring(size_t size)
 		broken("no ring");
 	memset(p, 'D', size);
 	memset(host_block, 'H', sizeof host_block);
-	desc = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = ++rings, .ring_size = size,
+	desc = (struct gpu_desc){ .magic = GPU_DESC_MAGIC, .ring_id = ++rings, .ring_size = size,
 				   .ring_base = (uintptr_t)p, .host = (uintptr_t)host_block,
 				   .len = VAULT_LEN };
 	memcpy(desc.ipc, &h, sizeof desc.ipc);

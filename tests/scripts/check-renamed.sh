@@ -51,4 +51,9 @@ grep -q "$conf:1: earn_learn is called earn_lifetime now" "$tmp/log" || {
 	wrong "the log does not say it:"
 	cat "$tmp/log"
 }
+# a filter takes a reason by either name
+for name in no-discovery no-rendezvous rendezvous-unreachable; do
+	got=$(RDMASHIM_STAT_DIR=$tmp timeout 20 "$B/rdmastat" conn reason $name 2>&1) ||
+		wrong "conn reason $name fails: $got"
+done
 exit $bad

@@ -194,7 +194,7 @@ static void consumed(struct world *w, int d, int n)
 	struct dir *x = &w->d[d];
 
 	x->rx.rd += n;
-	if (x->rx.state == CUT_RX_K && x->rx.rd > x->rx.cut_at && !x->ring.dead) {
+	if (x->rx.state == CUT_RX_RING && x->rx.rd > x->rx.cut_at && !x->ring.dead) {
 		x->ring.rd = (uint8_t)x->rx.rd;
 		world_wake(w, d, false, SLEEP_BELL);
 	}
@@ -249,7 +249,7 @@ void app_check_peek(struct world *w, int d)
 	unsigned n = 0;
 
 	if (x->r_mid || x->taking || x->r_err || x->r_eof || w->e[1 - d].dead ||
-	    w->e[1 - d].closed || (x->bypassed && x->rx.state != CUT_RX_K))
+	    w->e[1 - d].closed || (x->bypassed && x->rx.state != CUT_RX_RING))
 		return;
 	for (int i = 0; i < x->tcp.rqn && n < left; i++) {
 		if (x->tcp.urg == i + 1)
@@ -258,7 +258,7 @@ void app_check_peek(struct world *w, int d)
 			world_fail(w, FAIL_PEEK);
 		n++, at++;
 	}
-	if (x->rx.state != CUT_RX_K || n < left)
+	if (x->rx.state != CUT_RX_RING || n < left)
 		return;
 	for (; at < x->ring.landed; at++, n++)
 		if (ring[at % w->cfg.ring_cap] != world_byte(d, x->got + n))
@@ -274,7 +274,7 @@ static void read_ring(struct world *w, int d, int n)
 		app_see(w, d,
 			 (w->cfg.rdma ? x->ring.land
 				      : x->ring.buf)[(x->rx.rd + i) % w->cfg.ring_cap]);
-	if (ENV(RECV_COPY) || x->rx.state != CUT_RX_K)
+	if (ENV(RECV_COPY) || x->rx.state != CUT_RX_RING)
 		consumed(w, d, n);
 	else
 		x->r_mid = n;
@@ -284,7 +284,7 @@ static void read_ring(struct world *w, int d, int n)
 static void tcp_ended(struct world *w, int d)
 {
 	struct dir *x = &w->d[d];
-	bool final = x->rx.state == CUT_RX_T || w->cfg.rdma || x->rx.eof;
+	bool final = x->rx.state == CUT_RX_TCP || w->cfg.rdma || x->rx.eof;
 
 	if (w->e[d].aborted && !final)
 		x->r_sleep = SLEEP_BELL;	/* the machine must hear of the RST first */
@@ -309,9 +309,9 @@ static void tcp_ended(struct world *w, int d)
 
 static int sleep_kind(const struct cut_rx *rx)
 {
-	if (rx->state == CUT_RX_T && !rx->arm_pending)
+	if (rx->state == CUT_RX_TCP && !rx->arm_pending)
 		return SLEEP_SOCK;
-	if (rx->state == CUT_RX_K && cut_rx_tcp_left(rx) == 0)
+	if (rx->state == CUT_RX_RING && cut_rx_tcp_left(rx) == 0)
 		return SLEEP_BELL;
 	return SLEEP_SOCK | SLEEP_BELL;
 }
@@ -323,7 +323,7 @@ static void read_path(struct world *w, int d, int n)
 
 	if (x->ring.landed > x->rx.rd) {
 		read_ring(w, d, n);
-	} else if (x->pull.known && !x->ring.dead && x->rx.state == CUT_RX_K) {
+	} else if (x->pull.known && !x->ring.dead && x->rx.state == CUT_RX_RING) {
 		pull_take(w, d);
 	} else if (!w->cfg.rdma && x->offer == OFFER_OFFERED) {
 		x->offer = OFFER_READING;
@@ -351,7 +351,7 @@ static void read_once(struct world *w, int d, int n)
 
 	if (left)
 		pass_urgent(w, d);
-	if (!w->cfg.rdma && x->rx.state != CUT_RX_T && x->ring.has_final &&
+	if (!w->cfg.rdma && x->rx.state != CUT_RX_TCP && x->ring.has_final &&
 	    x->rx.rd == x->ring.final)
 		see_eof(w, d);		/* whatever carries the direction now, and wherever BACK
 					 * is */
@@ -359,7 +359,7 @@ static void read_once(struct world *w, int d, int n)
 		read_path(w, d, n);
 	else if (x->tcp.rqn)
 		read_tcp(w, d, ENV(CAP_AT_S) && left < (uint64_t)n ? (int)left : n);
-	else if (x->rx.state == CUT_RX_K && x->rx.eof && (x->tcp.rst || x->tcp.fin_arr))
+	else if (x->rx.state == CUT_RX_RING && x->rx.eof && (x->tcp.rst || x->tcp.fin_arr))
 		see_error(w, d);	/* bytes below S are missing */
 	else if (x->tcp.rst || x->tcp.fin_arr)
 		tcp_ended(w, d);
@@ -379,7 +379,7 @@ void app_read(struct world *w, int d, int n)
 		world_fail(w, FAIL_FOREIGN);
 		return;
 	}
-	if (x->bypassed && x->rx.state != CUT_RX_K) {
+	if (x->bypassed && x->rx.state != CUT_RX_RING) {
 		world_reset(w, 1 - d);
 		return;
 	}

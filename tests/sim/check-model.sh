@@ -72,7 +72,7 @@ check() {
 
 	verify "-DTRACE $spinflags" "$ccflags" "$panflags"
 	# pan.c says which numbers its states have.
-	sed -n 's/^\tcase \([0-9]*\): Printf("\([TR]X_[A-Z]*\)"); return;/'\
+	sed -n 's/^\tcase \([0-9]*\): Printf("\([TR]X_[A-Z_]*\)"); return;/'\
 's, \1 , \2 ,;s, \1$, \2,/p' pan.c >names
 	sed -n 's/^transition //p' pan.out | sed -f names >>transitions
 	if ! grep -q 'errors: 0' pan.out || grep -qE 'max search depth too small|out of memory' \
@@ -118,10 +118,10 @@ drain
 
 # Transitions of the machine that the model has not, and why.
 not_modelled='
-.. . (PATH_DEAD|CTL_LOST) .	path and control socket live as long as the process
-RX A FALLBACK T	only after the control socket was lost
-RX A KERNEL_EOF K	only if the sender dies between ring header and CUT, one step here
-RX K CREDIT T	only a peer that says BACK before all is consumed
+.. [A-Z_]+ (PATH_DEAD|CTL_LOST) [A-Z_]+	path and control socket live as long as the process
+RX ARMED FALLBACK TCP	only after the control socket was lost
+RX ARMED KERNEL_EOF RING	only if the sender dies between ring header and CUT, one step here
+RX RING CREDIT TCP	only a peer that says BACK before all is consumed
 '
 if [ -n "$sim" ]; then
 	sed 's/[TR]X_//g' ./*/transitions | sort -u >model.transitions

@@ -50,17 +50,17 @@
 
 /* Real offsets do not wrap: no byte is written that would put a C on the way half a turn behind. */
 #define far() (to_tx??[FROZEN, _, eval((wr + M - M / 2 + 1) % M)] || \
-	       (rx == RX_F && dist(wr, c) == M / 2 - 1))
+	       (rx == RX_FROZEN && dist(wr, c) == M / 2 - 1))
 
-mtype = { TX_T, TX_A, TX_K, TX_P, TX_W, TX_R };
-mtype = { RX_T, RX_A, RX_K, RX_F };
+mtype = { TX_TCP, TX_ARMING, TX_CUT_SENT, TX_RING, TX_REWINDING, TX_RESENDING };
+mtype = { RX_TCP, RX_ARMED, RX_RING, RX_FROZEN };
 mtype = { ARM, ARMED, CUT, CUT_OK, REWIND, FROZEN, BACK };
 
 chan tcp = [CAP] of { byte };
 chan to_rx = [6] of { mtype, byte, byte };
 chan to_tx = [6] of { mtype, byte, byte };
 
-mtype tx = TX_T, rx = RX_T;
+mtype tx = TX_TCP, rx = RX_TCP;
 #ifdef TRACE
 c_code {
 	static int left_state;
@@ -100,7 +100,7 @@ bool fresh = true;		/* bytes were written since the last cut: it may be earned a
 /* The epoch is over at the sender: BACK. A real header just stays, epochs do not wrap. */
 #define TX_BACK(event) \
 	to_rx!BACK, te, wr; \
-	TX_TO(event, TX_T); te = (te + 1) % EM; fallback = false; final = false; rs = 0; s = 0; \
+	TX_TO(event, TX_TCP); te = (te + 1) % EM; fallback = false; final = false; rs = 0; s = 0; \
 	h_epoch = EM; h_s = 0; h_rd = 0; \
 	if \
 	:: closing -> fin = true \
@@ -123,37 +123,39 @@ bool fresh = true;		/* bytes were written since the last cut: it may be earned a
 	RESEND_FROM(at); \
 	if \
 	:: rs == wr -> TX_BACK(FROZEN) \
-	:: else -> TX_TO(FROZEN, TX_R) \
+	:: else -> TX_TO(FROZEN, TX_RESENDING) \
 	fi
 
 /* On the path and closing: FINAL in the ring; all consumed: through. */
 #define PUT_FINAL(event) \
 	final = true; \
 	if \
-	:: tx == TX_P && s == wr -> TX_BACK(event) \
+	:: tx == TX_RING && s == wr -> TX_BACK(event) \
 	:: else \
 	fi
 
 active proctype Writer() {
 end_idle:
 	do
-	:: atomic { !dead && !closing && (tx == TX_T || tx == TX_A) && nfull(tcp) && more_bytes ->
+	:: atomic { !dead && !closing && (tx == TX_TCP || tx == TX_ARMING) && nfull(tcp) &&
+		    more_bytes ->
 		tcp!wr; wr = (wr + 1) % M; fresh = true }
-	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && dist(wr, s) < RING &&
+	:: atomic { !dead && !closing && (tx == TX_CUT_SENT || tx == TX_RING) &&
+		    dist(wr, s) < RING &&
 		dist(wr, s) + len(tcp) < CAP && more_bytes ->	/* the room rule */
 		ring[wr % RING] = wr; wr = (wr + 1) % M; fresh = true }
-	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && !fallback &&
+	:: atomic { !dead && !closing && (tx == TX_CUT_SENT || tx == TX_RING) && !fallback &&
 		dist(wr, s) == RING ->			/* overflow: a rewind */
 		fallback = true;
 		if
-		:: tx == TX_P -> to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_W)
+		:: tx == TX_RING -> to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_REWINDING)
 		:: else
 		fi }
 #ifdef CLOSES
 	:: atomic { !dead && !closing -> closing = true;
 		if
-		:: tx == TX_T -> fin = true
-		:: tx == TX_A -> TX_BACK(CLOSE)
+		:: tx == TX_TCP -> fin = true
+		:: tx == TX_ARMING -> TX_BACK(CLOSE)
 		:: else -> PUT_FINAL(CLOSE)
 		fi }
 #endif
@@ -165,21 +167,24 @@ active proctype Sender() {
 	byte e, off;
 end_idle:
 	do
-	:: atomic { !dead && tx == TX_T && !closing && fresh && more_cuts -> fresh = false;
-		to_rx!ARM, te, 0; TX_TO(EARNED, TX_A) }
+	:: atomic { !dead && tx == TX_TCP && !closing && fresh && more_cuts -> fresh = false;
+		to_rx!ARM, te, 0; TX_TO(EARNED, TX_ARMING) }
 	:: atomic { !dead && to_tx?[ARMED, e, off] -> to_tx?ARMED, e, off;
 		if
-		:: e == te && tx == TX_A -> TX_TO(ARMED, TX_K); s = wr; h_epoch = te; h_s = wr;
+		:: e == te && tx == TX_ARMING -> TX_TO(ARMED, TX_CUT_SENT); s = wr; h_epoch = te;
+		h_s = wr;
 		h_rd = wr;
 			to_rx!CUT, te, wr
 		:: else
 		fi }
 	:: atomic { !dead && to_tx?[CUT_OK, e, off] -> to_tx?CUT_OK, e, off;
 		if
-		:: e == te && tx == TX_K && fallback -> to_rx!REWIND, te, 0; TX_TO(CUT_OK, TX_W)
-		:: e == te && tx == TX_K && !fallback && closing && s == wr -> TX_BACK(CUT_OK)
-		:: e == te && tx == TX_K && !fallback && !(closing && s == wr) ->
-			TX_TO(CUT_OK, TX_P);
+		:: e == te && tx == TX_CUT_SENT && fallback -> to_rx!REWIND, te, 0;
+		TX_TO(CUT_OK, TX_REWINDING)
+		:: e == te && tx == TX_CUT_SENT && !fallback && closing &&
+			s == wr -> TX_BACK(CUT_OK)
+		:: e == te && tx == TX_CUT_SENT && !fallback && !(closing && s == wr) ->
+			TX_TO(CUT_OK, TX_RING);
 			if
 			:: closing -> final = true
 			:: else
@@ -188,15 +193,16 @@ end_idle:
 		fi }
 	:: atomic { !dead && to_tx?[FROZEN, e, off] -> to_tx?FROZEN, e, off;
 		if
-		:: e == te && tx == TX_A -> TX_BACK(FROZEN)
+		:: e == te && tx == TX_ARMING -> TX_BACK(FROZEN)
 #ifdef NO_CROSSING
-		:: e == te && (tx == TX_P || tx == TX_W) -> TX_FROZEN(off)
+		:: e == te && (tx == TX_RING || tx == TX_REWINDING) -> TX_FROZEN(off)
 #else
-		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> TX_FROZEN(off)
+		:: e == te && (tx == TX_CUT_SENT || tx == TX_RING ||
+			       tx == TX_REWINDING) -> TX_FROZEN(off)
 #endif
 		:: else
 		fi }
-	:: atomic { !dead && tx == TX_R && nfull(tcp) ->
+	:: atomic { !dead && tx == TX_RESENDING && nfull(tcp) ->
 		assert(rs != wr && ring[rs % RING] == rs);
 		tcp!rs; rs = (rs + 1) % M;
 		if
@@ -210,19 +216,20 @@ end_idle:
 active proctype Credit() {
 end_idle:
 	do
-	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd;
+	:: atomic { !dead && (tx == TX_CUT_SENT || tx == TX_RING || tx == TX_REWINDING) &&
+		    s != h_rd -> s = h_rd;
 		if
-		:: tx == TX_P && closing && s == wr -> TX_BACK(CREDIT)
+		:: tx == TX_RING && closing && s == wr -> TX_BACK(CREDIT)
 		:: else
 		fi }
 	od
 }
 
 #define FREEZE(event) \
-	c = rd; RX_TO(event, RX_F); left = 0; \
+	c = rd; RX_TO(event, RX_FROZEN); left = 0; \
 	to_tx!FROZEN, re, rd; re = (re + 1) % EM
 
-#define RX_FALLBACK(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; \
+#define RX_FALLBACK(event, e) RX_TO(event, RX_TCP); re = e; arm_pending = false; \
 rx_fallback = false; c = 0
 
 /* The receiver's half of the machine. */
@@ -230,36 +237,36 @@ active proctype Receiver() {
 	byte e, off;
 end_idle:
 	do
-	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false;
-		    RX_TO(NO_WAITERS, RX_A);
+	:: atomic { rx == RX_TCP && arm_pending && !dead -> arm_pending = false;
+		    RX_TO(NO_WAITERS, RX_ARMED);
 		to_tx!ARMED, re, 0 }
 	:: atomic { to_rx?[ARM, e, off] -> to_rx?ARM, e, off;
 		if
-		:: (rx == RX_T || rx == RX_F) && same_or_newer(e, re) ->
+		:: (rx == RX_TCP || rx == RX_FROZEN) && same_or_newer(e, re) ->
 			RX_FALLBACK(ARM, e); arm_pending = true
-		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: rx == RX_FROZEN && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[CUT, e, off] -> to_rx?CUT, e, off;
 		if
-		:: rx == RX_A && e == re -> assert(ahead(off, rd));
-			RX_TO(CUT, RX_K); left = dist(off, rd); to_tx!CUT_OK, re, 0
-		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: rx == RX_ARMED && e == re -> assert(ahead(off, rd));
+			RX_TO(CUT, RX_RING); left = dist(off, rd); to_tx!CUT_OK, re, 0
+		:: rx == RX_FROZEN && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[REWIND, e, off] -> to_rx?REWIND, e, off;
 		if
-		:: rx == RX_K && e == re -> FREEZE(REWIND)
-		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: rx == RX_RING && e == re -> FREEZE(REWIND)
+		:: rx == RX_FROZEN && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[BACK, e, off] -> to_rx?BACK, e, off;
 		if
-		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) ->
+		:: (rx == RX_TCP || rx == RX_ARMED) && same_or_newer(e, re) ->
 			RX_FALLBACK(BACK, (e + 1) % EM)
-		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) ->
+		:: rx == RX_FROZEN && (same_or_newer(e, re) || age(re, e) == 1) ->
 			RX_FALLBACK(BACK, (e + 1) % EM)
-		:: rx == RX_K && e == re ->
+		:: rx == RX_RING && e == re ->
 			/* all ring bytes were consumed; bytes below S may still be in TCP */
 			assert(off == rd || dist(off, rd) == left);
 			left = 0; RX_FALLBACK(BACK, (e + 1) % EM)
@@ -272,13 +279,15 @@ end_idle:
 active proctype Policy() {
 end_idle:
 	do
-	:: atomic { !dead && !fallback && (tx == TX_A || tx == TX_K || tx == TX_P) ->
+	:: atomic { !dead && !fallback && (tx == TX_ARMING || tx == TX_CUT_SENT || tx == TX_RING) ->
 		if
-		:: tx == TX_A -> TX_BACK(FALLBACK)
-		:: tx == TX_K -> fallback = true
-		:: tx == TX_P -> fallback = true; to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_W)
+		:: tx == TX_ARMING -> TX_BACK(FALLBACK)
+		:: tx == TX_CUT_SENT -> fallback = true
+		:: tx == TX_RING -> fallback = true; to_rx!REWIND, te, 0;
+		TX_TO(FALLBACK, TX_REWINDING)
 		fi }
-	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_fallback = true;
+	:: atomic { !dead && (rx == RX_ARMED || rx == RX_RING) && nfull(to_tx) -> rx_fallback =
+		    true;
 		    FREEZE(FALLBACK) }
 	:: break
 	od
@@ -309,32 +318,33 @@ end_wait:
 #endif
 #endif
 	do
-	:: atomic { nempty(tcp) && (rx != RX_K || left > 0) -> tcp?b; got(b);
+	:: atomic { nempty(tcp) && (rx != RX_RING || left > 0) -> tcp?b; got(b);
 		if
-		:: rx == RX_K -> left--
+		:: rx == RX_RING -> left--
 		:: else
 		fi };
 progress_tcp:	skip
-	:: atomic { rx == RX_K && left == 0 && rd != wr -> got(ring[rd % RING]); h_rd = rd };
+	:: atomic { rx == RX_RING && left == 0 && rd != wr -> got(ring[rd % RING]); h_rd = rd };
 progress_ring:	skip
-	:: atomic { rx == RX_K && left == 0 && final && rd == wr -> assert(closing); break }
-	:: atomic { rx == RX_T && fin && empty(tcp) && !dead && empty(to_rx) ->
+	:: atomic { rx == RX_RING && left == 0 && final && rd == wr -> assert(closing); break }
+	:: atomic { rx == RX_TCP && fin && empty(tcp) && !dead && empty(to_rx) ->
 		assert(closing && rd == wr); break }
 	/* the sender is dead, control is drained, TCP has ended */
 	:: atomic { dead && empty(to_rx) && empty(tcp) ->
 		if
-		:: rx == RX_A && h_epoch == re -> RX_TO(KERNEL_EOF, RX_K); left = dist(h_s, rd)
+		:: rx == RX_ARMED && h_epoch == re -> RX_TO(KERNEL_EOF, RX_RING);
+		left = dist(h_s, rd)
 		:: else
 		fi;
 		if
-		:: rx == RX_K -> assert(left == 0)
+		:: rx == RX_RING -> assert(left == 0)
 		:: else
 		fi;
 		do
 #ifdef NO_TAIL
-		:: rx == RX_K && rd != wr ->
+		:: rx == RX_RING && rd != wr ->
 #else
-		:: (rx == RX_K || (rx == RX_F && age(re, h_epoch) == 1)) && rd != wr ->
+		:: (rx == RX_RING || (rx == RX_FROZEN && age(re, h_epoch) == 1)) && rd != wr ->
 #endif
 			got(ring[rd % RING])
 		:: else -> break

@@ -1,7 +1,7 @@
 /*
  * device.pml - Promela twin of the eager GPU path: a snapshot from the copy to its end, its
  * offer beside the block, the receiver's copy (shim/gpu/send.c: begin(), snapshot(),
- * cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin();
+ * gpu_d2h_end(), gpu_find(), gpu_unref(), reclaim(); shim/gpu/take.c: gpu_take_begin();
  * shim/conn/stream_direct.c; shim/conn/stream_send.c: offer(), ring_send(), await_take();
  * shim/conn/stream_recv.c: ring_recv(); shim/conn/stream_cut.c: stream_tx_event()). The cut
  * machine is here as much of cut.pml as a rewind, a close and a new cut need: one direction, one
@@ -64,8 +64,8 @@
 #define DECLINED 5
 #define READING 6
 
-mtype = { TX_T, TX_P, TX_W, TX_R };
-mtype = { RX_T, RX_K, RX_F };
+mtype = { TX_TCP, TX_RING, TX_REWINDING, TX_RESENDING };
+mtype = { RX_TCP, RX_RING, RX_FROZEN };
 mtype = { CUT, REWIND, FROZEN, BACK };
 
 chan tcp = [LEN * BLOCKS] of { byte };
@@ -87,7 +87,7 @@ byte ring[LEN * BLOCKS + LEN], h_wr, h_rd, final = NO_FINAL;
 byte offer, o_at, o_n, o_taken;
 bool o_dev;
 
-mtype tx = TX_P, rx = RX_K;
+mtype tx = TX_RING, rx = RX_RING;
 byte wr, srd, cut_at, rs;	/* the sender's: written, known credit, S, resend */
 byte rd, s_at;			/* the receiver's */
 bool txlock, rxlock, stuck, held, closing, fin, reset;
@@ -104,12 +104,12 @@ inline wake() { if :: armed -> armed = false; bell = true :: else fi }
 
 /* ---- the sender's half of the machine. txlock is the caller's ---- */
 
-#define TX_BACK() to_rx!BACK, wr; tx = TX_T; rs = 0; srd = 0; cut_at = 0; \
+#define TX_BACK() to_rx!BACK, wr; tx = TX_TCP; rs = 0; srd = 0; cut_at = 0; \
 if :: closing -> fin = true :: else fi
 
 inline close_if_consumed() {
 	if
-	:: tx == TX_P && closing && srd == wr -> TX_BACK()
+	:: tx == TX_RING && closing && srd == wr -> TX_BACK()
 	:: else
 	fi
 }
@@ -173,7 +173,8 @@ inline tx_event() { if :: offer != OFFERED -> settle(true) :: else fi }
 
 inline credit() {		/* ring_tx_refresh() */
 	if
-	:: (tx == TX_P || tx == TX_W) && h_rd > srd && !stuck -> assert(h_rd <= wr); srd = h_rd
+	:: (tx == TX_RING || tx == TX_REWINDING) && h_rd > srd && !stuck -> assert(h_rd <= wr);
+	srd = h_rd
 	:: else
 	fi
 }
@@ -182,7 +183,7 @@ inline close_tx() {
 	tx_event(); credit();
 	closing = true; final = wr; wake();
 	if
-	:: tx == TX_T -> fin = true
+	:: tx == TX_TCP -> fin = true
 	:: else -> close_if_consumed()
 	fi
 }
@@ -195,24 +196,26 @@ end:	do
 	:: atomic { !end_of_sender && !txlock && to_tx?[FROZEN, off] -> to_tx?FROZEN, off;
 		tx_event();
 		if
-		:: tx == TX_P || tx == TX_W ->
+		:: tx == TX_RING || tx == TX_REWINDING ->
 			assert(off <= wr);
 			rs = (off > cut_at -> off : cut_at);
-			if :: rs == wr -> TX_BACK() :: else -> tx = TX_R fi
+			if :: rs == wr -> TX_BACK() :: else -> tx = TX_RESENDING fi
 		:: else			/* it crossed our BACK */
 		fi;
 		off = 0 }
-	:: atomic { !end_of_sender && !txlock && tx == TX_R -> tcp!ring[rs]; rs++;
+	:: atomic { !end_of_sender && !txlock && tx == TX_RESENDING -> tcp!ring[rs]; rs++;
 		if :: rs == wr -> TX_BACK() :: else fi }
-	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd &&
+	:: atomic { !end_of_sender && !txlock && tx == TX_RING && closing && h_rd > srd &&
 		    !stuck -> credit(); close_if_consumed() }
 	:: atomic { !sdead && !txlock && lent && (h_read >= lent_to || rdead) -> returned() }
-	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && fallbacks < FALLBACKS ->
+	:: atomic { !end_of_sender && !txlock && tx == TX_RING && !closing &&
+		    fallbacks < FALLBACKS ->
 		    fallbacks++;
-		tx_event(); tx = TX_W; to_rx!REWIND, 0 }
-	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing &&
+		tx_event(); tx = TX_REWINDING; to_rx!REWIND, 0 }
+	:: atomic { !end_of_sender && !txlock && tx == TX_TCP && rx == RX_TCP && !closing &&
 		    empty(to_rx) && empty(to_tx) && cuts < CUTS ->
-		cuts++; tx = TX_P; cut_at = wr; srd = wr; h_wr = wr; offer = NONE; to_rx!CUT, wr }
+		cuts++; tx = TX_RING; cut_at = wr; srd = wr; h_wr = wr; offer = NONE;
+		to_rx!CUT, wr }
 	od
 }
 
@@ -269,7 +272,7 @@ inline overwrite(version) {
 	fi
 }
 
-/* cuda_find() */
+/* gpu_find() */
 #ifdef BREAK_WRITTEN
 #define unwritten true
 #else
@@ -291,7 +294,7 @@ inline overwrite(version) {
 #define sends (my_turn && !done && off < LEN && !closing && !reset && !rdead)
 #define room (wr - (h_rd > srd -> h_rd : srd) < RING)
 /* for ever: as on TCP, this send waits */
-#define nobody_reads (stopped && (tx == TX_W || (tx == TX_P && !room)))
+#define nobody_reads (stopped && (tx == TX_REWINDING || (tx == TX_RING && !room)))
 
 active proctype Program() {
 	byte b, off, version;
@@ -336,10 +339,10 @@ active proctype Program() {
 		:: atomic { my_turn && !done && off < LEN &&
 			    (closing || reset || rdead || nobody_reads) -> goto over }
 		:: sdead -> goto over
-		:: atomic { sends && tx == TX_T -> tcp!host[off]; wr++; off++ }
-		:: atomic { sends && tx == TX_P && room -> credit(); ring[wr] = host[off]; wr++;
+		:: atomic { sends && tx == TX_TCP -> tcp!host[off]; wr++; off++ }
+		:: atomic { sends && tx == TX_RING && room -> credit(); ring[wr] = host[off]; wr++;
 			    h_wr = wr; off++; wake() }
-		:: atomic { sends && tx == TX_P && (h_rd == wr || srd == wr) ->
+		:: atomic { sends && tx == TX_RING && (h_rd == wr || srd == wr) ->
 			credit(); txlock = true; o_n = LEN - off; o_at = off; offer = OFFERED;
 			if :: still_true -> pins++; held = true; o_dev = true :: else fi;
 			wake() };
@@ -409,7 +412,7 @@ end:	do
 
 #define gone (rdead || stopped)
 
-#define FREEZE() rx = RX_F; to_tx!FROZEN, rd; wake()
+#define FREEZE() rx = RX_FROZEN; to_tx!FROZEN, rd; wake()
 
 #ifdef BREAK_FREEZE
 #define rx_free true
@@ -422,25 +425,26 @@ active proctype Receiver() {
 end:	do
 	:: atomic { !gone && rx_free && (len(to_rx) > 0) -> to_rx?m, off;
 		if
-		:: m == CUT -> assert(rx == RX_T && off >= rd); rx = RX_K; s_at = off; h_rd = off;
+		:: m == CUT -> assert(rx == RX_TCP && off >= rd); rx = RX_RING; s_at = off;
+		h_rd = off;
 		wake()
-		:: m == REWIND && rx == RX_K -> FREEZE()
-		:: m == BACK && rx == RX_F -> rx = RX_T; wake()
-		:: m == BACK && rx == RX_K ->
+		:: m == REWIND && rx == RX_RING -> FREEZE()
+		:: m == BACK && rx == RX_FROZEN -> rx = RX_TCP; wake()
+		:: m == BACK && rx == RX_RING ->
 			/* all is consumed, or the ring was not used */
-			assert(off == rd || off == s_at); rx = RX_T; wake()
+			assert(off == rd || off == s_at); rx = RX_TCP; wake()
 		:: else
 		fi;
 		m = 0; off = 0 }
-	:: atomic { !gone && rx_free && rx == RX_K && fallbacks < FALLBACKS -> fallbacks++;
+	:: atomic { !gone && rx_free && rx == RX_RING && fallbacks < FALLBACKS -> fallbacks++;
 		    FREEZE() }
 	od
 }
 
-#define tcp_turn (rx != RX_K || rd < s_at)
-#define ring_turn (rx == RX_K && rd >= s_at)
-#define at_end ((rx != RX_T && final == h_wr && rd == final) || \
-	(rx == RX_T && fin && len(tcp) == 0))
+#define tcp_turn (rx != RX_RING || rd < s_at)
+#define ring_turn (rx == RX_RING && rd >= s_at)
+#define at_end ((rx != RX_TCP && final == h_wr && rd == final) || \
+	(rx == RX_TCP && fin && len(tcp) == 0))
 #define readable (((len(tcp) > 0) && tcp_turn) || \
 	(ring_turn && (h_wr > rd || offer == OFFERED)) || at_end)
 
@@ -527,7 +531,7 @@ next:	do
 	:: !rdead && !readable -> armed = true;
 		if
 		:: readable
-		:: else -> bell || ((len(tcp) > 0) && tcp_turn) || (rx == RX_T && fin) ||
+		:: else -> bell || ((len(tcp) > 0) && tcp_turn) || (rx == RX_TCP && fin) ||
 			end_of_sender || rdead
 		fi;
 		atomic { bell = false; armed = false;

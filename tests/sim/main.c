@@ -73,8 +73,10 @@ static int print_states(void)
 static const struct {
 	bool tx;
 	uint8_t state, event;
-	const char *to;
+	unsigned to;		/* a bit of each state */
 } rows[] = {
+#define TX(state) (1u << CUT_TX_##state)
+#define RX(state) (1u << CUT_RX_##state)
 #define CUT_TX(state, event, handler, to, doc) { true, CUT_TX_##state, CUT_EV_##event, to },
 #define CUT_RX(state, event, handler, to, doc) { false, CUT_RX_##state, CUT_EV_##event, to },
 #include "../../shim/cut/cut.def"
@@ -89,29 +91,24 @@ static const char *state_name(bool tx, unsigned s)
 static int print_transitions(void)
 {
 	for (size_t i = 0; i < ROWS; i++)
-		for (const char *to = rows[i].to; *to; to++)
-			printf("%s %s %s %c\n", rows[i].tx ? "TX" : "RX",
-			       state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event),
-			       *to);
+		for (unsigned to = 0; rows[i].to >> to; to++)
+			if (rows[i].to >> to & 1)
+				printf("%s %s %s %s\n", rows[i].tx ? "TX" : "RX",
+				       state_name(rows[i].tx, rows[i].state),
+				       cut_ev_name(rows[i].event), state_name(rows[i].tx, to));
 	return 0;
 }
 
 /* Only a peer that says BACK before all is consumed brings it about. */
 static bool needs_liar(size_t row)
 {
-	return !rows[row].tx && rows[row].state == CUT_RX_K && rows[row].event == CUT_EV_CREDIT;
+	return !rows[row].tx && rows[row].state == CUT_RX_RING && rows[row].event == CUT_EV_CREDIT;
 }
 
-static bool has_led(size_t row, char to)
+static bool has_led(size_t row, unsigned to)
 {
-	unsigned seen = rows[row].tx ? seen_tx[rows[row].state][rows[row].event]
-				     : seen_rx[rows[row].state][rows[row].event];
-
-	for (unsigned s = 0; s < (rows[row].tx ? (unsigned)CUT_TX_STATES : (unsigned)CUT_RX_STATES);
-	     s++)
-		if (seen >> s & 1 && *state_name(rows[row].tx, s) == to)
-			return true;
-	return false;
+	return (rows[row].tx ? seen_tx[rows[row].state][rows[row].event]
+			     : seen_rx[rows[row].state][rows[row].event]) >> to & 1;
 }
 
 int table_unseen(void)
@@ -119,13 +116,15 @@ int table_unseen(void)
 	int seen = 0, missed = 0;
 
 	for (size_t i = 0; i < ROWS; i++)
-		for (const char *to = rows[i].to; *to; to++) {
-			if (has_led(i, *to)) {
+		for (unsigned to = 0; rows[i].to >> to; to++) {
+			if (!(rows[i].to >> to & 1))
+				continue;
+			if (has_led(i, to)) {
 				seen++;
 			} else if (!needs_liar(i)) {
-				printf("never: %s %s %s %c\n", rows[i].tx ? "TX" : "RX",
+				printf("never: %s %s %s %s\n", rows[i].tx ? "TX" : "RX",
 				       state_name(rows[i].tx, rows[i].state),
-				       cut_ev_name(rows[i].event), *to);
+				       cut_ev_name(rows[i].event), state_name(rows[i].tx, to));
 				missed++;
 			}
 		}

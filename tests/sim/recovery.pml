@@ -2,7 +2,7 @@
  * recovery.pml - Promela twin of the loss of a queue pair and of what comes after
  * (shim/link/link_net.c: path_died(); path_rdma.c: dead(), work(); shim/conn/stream_cut.c:
  * stream_path_dead(), may_earn(), stream_attach(); shim/discovery/discovery_ctl.c: got_cut(),
- * got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work(); rdma/verbs/rc.c:
+ * got_unbind(), search_unbind(); shim/main/stream_work.c: stream_work(); rdma/verbs/rc.c:
  * got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of
  * cut.pml without close and death.
  *
@@ -39,8 +39,8 @@
 #define TX 0
 #define RX 1
 
-mtype = { TX_T, TX_A, TX_K, TX_P, TX_W, TX_R };
-mtype = { RX_T, RX_A, RX_K, RX_F };
+mtype = { TX_TCP, TX_ARMING, TX_CUT_SENT, TX_RING, TX_REWINDING, TX_RESENDING };
+mtype = { RX_TCP, RX_ARMED, RX_RING, RX_FROZEN };
 mtype = { ARM, ARMED, CUT, CUT_OK, REWIND, FROZEN, BACK, DEAD, UNBIND };
 
 chan tcp = [CAP] of { byte };
@@ -48,7 +48,7 @@ chan qp = [RING] of { byte, byte, byte };		/* life, offset after it, the byte */
 chan to[2] = [4] of { mtype, byte, byte };		/* the control connection, to each end */
 chan outq[2] = [4] of { mtype, byte, byte };		/* not taken by it yet */
 
-mtype tx = TX_T, rx = RX_T;
+mtype tx = TX_TCP, rx = RX_TCP;
 byte wr, cut_at, rs, te = 1, tdelta, rdk;	/* the sender's */
 byte rd, s_at, re = 1, rdelta, inwr;		/* the receiver's */
 bool tdead, arm_pending, fallback;
@@ -65,25 +65,25 @@ byte base[2];					/* stream offset - offset in this life: what went
 	:: up[e] -> outq[1 - e]!m, ep, off \
 	fi
 
-#define TX_BACK() say(TX, BACK, te, wr); tx = TX_T; te++; fallback = false; tdead = false
-#define REWIND_NOW() say(TX, REWIND, te, 0); tx = TX_W
+#define TX_BACK() say(TX, BACK, te, wr); tx = TX_TCP; te++; fallback = false; tdead = false
+#define REWIND_NOW() say(TX, REWIND, te, 0); tx = TX_REWINDING
 
 #define COUNT(delta, c, s) delta = delta + (c > s -> c - s : 0)
 
 #define FREEZE() \
-	if :: rx == RX_K -> COUNT(rdelta, rd, s_at) :: else fi; \
-	rx = RX_F; say(RX, FROZEN, re, rd); re++
+	if :: rx == RX_RING -> COUNT(rdelta, rd, s_at) :: else fi; \
+	rx = RX_FROZEN; say(RX, FROZEN, re, rd); re++
 
 /* stream_path_dead() of both halves' ends; dead() says DEAD first. */
 inline tx_dead() {
 	told[TX] = true;
 	say(TX, DEAD, 0, 0);
 	if
-	:: bound[TX] && tx == TX_A -> TX_BACK()
+	:: bound[TX] && tx == TX_ARMING -> TX_BACK()
 #ifndef BREAK_NOTE
-	:: bound[TX] && tx == TX_K -> tdead = true
+	:: bound[TX] && tx == TX_CUT_SENT -> tdead = true
 #endif
-	:: bound[TX] && tx == TX_P -> REWIND_NOW()
+	:: bound[TX] && tx == TX_RING -> REWIND_NOW()
 	:: else
 	fi
 }
@@ -92,20 +92,22 @@ inline rx_dead() {
 	told[RX] = true;
 	say(RX, DEAD, 0, 0);
 	if
-	:: bound[RX] && (rx == RX_A || rx == RX_K) -> FREEZE()
+	:: bound[RX] && (rx == RX_ARMED || rx == RX_RING) -> FREEZE()
 	:: else
 	fi
 }
 
-/* Once they are on TCP: rv_unbind(), and the slot is free when both have said so. */
+/* Once they are on TCP: search_unbind(), and the slot is free when both have said so. */
 #define LEAVE(e) bound[e] = false; said[e] = true; say(e, UNBIND, 0, 0); \
 if :: got[e] -> used[e] = false :: else fi
 
 active proctype Writer() {
 end:	do
-	:: atomic { wr < BYTES && (!bound[TX] || tx == TX_T || tx == TX_A) && nfull(tcp) -> tcp!wr;
+	:: atomic { wr < BYTES && (!bound[TX] || tx == TX_TCP || tx == TX_ARMING) &&
+		    nfull(tcp) -> tcp!wr;
 		    wr++; fresh = true }
-	:: atomic { wr < BYTES && bound[TX] && (tx == TX_K || tx == TX_P) && wr - rdk < RING &&
+	:: atomic { wr < BYTES && bound[TX] && (tx == TX_CUT_SENT || tx == TX_RING) &&
+		    wr - rdk < RING &&
 		    wr - rdk + len(tcp) < CAP && nfull(qp) ->
 		ring[wr % RING] = wr; wr++;
 		if
@@ -118,72 +120,76 @@ end:	do
 active proctype Sender() {
 	mtype m; byte e, off;
 end:	do
-	:: atomic { bound[TX] && tx == TX_T && fresh && cuts < CUTS && !told[TX] && !unbind[TX] &&
+	:: atomic { bound[TX] && tx == TX_TCP && fresh && cuts < CUTS && !told[TX] && !unbind[TX] &&
 		    empty(outq[RX]) ->
-		fresh = false; cuts++; say(TX, ARM, te, 0); tx = TX_A }
+		fresh = false; cuts++; say(TX, ARM, te, 0); tx = TX_ARMING }
 	:: atomic { qp_dead && up[TX] && !told[TX] -> tx_dead() }
 	:: atomic { up[TX] && nempty(to[TX]) -> to[TX]?m, e, off;
 		if
 		:: m == DEAD && !told[TX] -> tx_dead()
 		:: m == UNBIND -> got[TX] = true; unbind[TX] = bound[TX];
 		if :: said[TX] -> used[TX] = false :: else fi
-		:: bound[TX] && e == te && m == ARMED && tx == TX_A ->
+		:: bound[TX] && e == te && m == ARMED && tx == TX_ARMING ->
 			assert(tdelta == rdelta);
-			cut_at = wr; rdk = wr; tx = TX_K; say(TX, CUT, te, wr)
-		:: bound[TX] && e == te && m == CUT_OK && tx == TX_K ->
-			if :: tdead || fallback -> REWIND_NOW() :: else -> tx = TX_P fi
-		:: bound[TX] && e == te && m == FROZEN && tx == TX_A -> TX_BACK()
+			cut_at = wr; rdk = wr; tx = TX_CUT_SENT; say(TX, CUT, te, wr)
+		:: bound[TX] && e == te && m == CUT_OK && tx == TX_CUT_SENT ->
+			if :: tdead || fallback -> REWIND_NOW() :: else -> tx = TX_RING fi
+		:: bound[TX] && e == te && m == FROZEN && tx == TX_ARMING -> TX_BACK()
 		:: bound[TX] && e == te && m == FROZEN &&
-			(tx == TX_K || tx == TX_P || tx == TX_W) ->
+			(tx == TX_CUT_SENT || tx == TX_RING || tx == TX_REWINDING) ->
 #ifdef BREAK_RESEND
 			rs = cut_at;
 #else
 			rs = (off > cut_at -> off : cut_at);
 #endif
 			COUNT(tdelta, off, cut_at);
-			if :: rs == wr -> TX_BACK() :: else -> tx = TX_R fi
+			if :: rs == wr -> TX_BACK() :: else -> tx = TX_RESENDING fi
 		:: else
 		fi;
 		m = 0; e = 0; off = 0 }
-	:: atomic { bound[TX] && tx == TX_R && nfull(tcp) -> assert(ring[rs % RING] == rs); tcp!rs;
+	:: atomic { bound[TX] && tx == TX_RESENDING && nfull(tcp) -> assert(ring[rs % RING] == rs);
+		    tcp!rs;
 		    rs++;
 		if :: rs == wr -> rs = 0; TX_BACK() :: else fi }
-	:: atomic { bound[TX] && (tx == TX_K || tx == TX_P || tx == TX_W) && !told[TX] &&
+	:: atomic { bound[TX] && (tx == TX_CUT_SENT || tx == TX_RING || tx == TX_REWINDING) &&
+		    !told[TX] &&
 		    !told[RX] && rd > rdk -> rdk = rd }
-	:: atomic { bound[TX] && tx == TX_T && (told[TX] || unbind[TX]) -> LEAVE(TX) }
+	:: atomic { bound[TX] && tx == TX_TCP && (told[TX] || unbind[TX]) -> LEAVE(TX) }
 	/* TCP-only, a holder more */
 	:: atomic { wishes == 0 && bound[TX] && !told[TX] && life + 1 < LIVES &&
-		    (tx == TX_P || tx == TX_K) -> wishes++;
-		unbind[TX] = true; if :: tx == TX_P -> REWIND_NOW() :: else -> fallback = true fi }
+		    (tx == TX_RING || tx == TX_CUT_SENT) -> wishes++;
+		unbind[TX] = true;
+		if :: tx == TX_RING -> REWIND_NOW() :: else -> fallback = true fi }
 	od
 }
 
 active proctype Receiver() {
 	mtype m; byte e, off;
 end:	do
-	:: atomic { bound[RX] && rx == RX_T && arm_pending && !unbind[RX] -> arm_pending = false;
-		    rx = RX_A; say(RX, ARMED, re, 0) }
-	:: atomic { bound[RX] && rx == RX_T && arm_pending && unbind[RX] -> arm_pending = false;
-		    rx = RX_A; say(RX, ARMED, re, 0); FREEZE() }
+	:: atomic { bound[RX] && rx == RX_TCP && arm_pending && !unbind[RX] -> arm_pending = false;
+		    rx = RX_ARMED; say(RX, ARMED, re, 0) }
+	:: atomic { bound[RX] && rx == RX_TCP && arm_pending && unbind[RX] -> arm_pending = false;
+		    rx = RX_ARMED; say(RX, ARMED, re, 0); FREEZE() }
 	:: atomic { qp_dead && up[RX] && !told[RX] -> rx_dead() }
 	:: atomic { up[RX] && nempty(to[RX]) -> to[RX]?m, e, off;
 		if
 		:: m == DEAD && !told[RX] -> rx_dead()
 		:: m == UNBIND -> got[RX] = true; unbind[RX] = bound[RX];
 		if :: said[RX] -> used[RX] = false :: else fi
-		:: bound[RX] && m == ARM && (rx == RX_T || rx == RX_F) && e >= re -> rx = RX_T;
+		:: bound[RX] && m == ARM && (rx == RX_TCP || rx == RX_FROZEN) &&
+			e >= re -> rx = RX_TCP;
 		re = e; arm_pending = true
-		:: bound[RX] && m == CUT && rx == RX_A && e == re -> assert(off >= rd);
-			rx = RX_K; s_at = off; say(RX, CUT_OK, re, 0)
-		:: bound[RX] && m == REWIND && rx == RX_K && e == re -> FREEZE()
-		:: bound[RX] && rx == RX_F && e + 1 == re &&
+		:: bound[RX] && m == CUT && rx == RX_ARMED && e == re -> assert(off >= rd);
+			rx = RX_RING; s_at = off; say(RX, CUT_OK, re, 0)
+		:: bound[RX] && m == REWIND && rx == RX_RING && e == re -> FREEZE()
+		:: bound[RX] && rx == RX_FROZEN && e + 1 == re &&
 			(m == ARM || m == CUT || m == REWIND) -> e = re - 1; say(RX, FROZEN, e, rd)
-		:: bound[RX] && m == BACK && (rx == RX_T || rx == RX_A || rx == RX_F) &&
-			e + 1 >= re -> rx = RX_T; re = e + 1; arm_pending = false
+		:: bound[RX] && m == BACK && (rx == RX_TCP || rx == RX_ARMED || rx == RX_FROZEN) &&
+			e + 1 >= re -> rx = RX_TCP; re = e + 1; arm_pending = false
 		:: else
 		fi;
 		m = 0; e = 0; off = 0 }
-	:: atomic { bound[RX] && rx == RX_T && !arm_pending && (told[RX] || unbind[RX]) ->
+	:: atomic { bound[RX] && rx == RX_TCP && !arm_pending && (told[RX] || unbind[RX]) ->
 		    LEAVE(RX) }
 	od
 }
@@ -214,9 +220,9 @@ active proctype Reader() {
 	byte b;
 	do
 	:: rd == BYTES -> break
-	:: atomic { nempty(tcp) && (!bound[RX] || rx != RX_K || rd < s_at) -> tcp?b;
+	:: atomic { nempty(tcp) && (!bound[RX] || rx != RX_RING || rd < s_at) -> tcp?b;
 		    assert(b == rd); rd++; b = 0 }
-	:: atomic { bound[RX] && rx == RX_K && rd >= s_at && inwr + base[RX] > rd ->
+	:: atomic { bound[RX] && rx == RX_RING && rd >= s_at && inwr + base[RX] > rd ->
 		    assert(land[rd % RING] == rd); rd++ }
 	od
 }
@@ -259,9 +265,9 @@ end:	do
 	:: atomic { may_close(TX) -> closes(TX) }
 	:: atomic { may_close(RX) -> closes(RX) }
 	:: atomic { !up[TX] && up[RX] && empty(to[RX]) && empty(outq[RX]) -> up[RX] = false;
-		    assert(!bound[RX] || rx == RX_T) }
+		    assert(!bound[RX] || rx == RX_TCP) }
 	:: atomic { !up[RX] && up[TX] && empty(to[TX]) && empty(outq[TX]) -> up[TX] = false;
-		    assert(!bound[TX] || tx == TX_T) }
+		    assert(!bound[TX] || tx == TX_TCP) }
 	/* Bound again: BIND, BOUND. */
 	:: atomic { !bound[TX] && !bound[RX] && life + 1 < LIVES &&
 		    ((up[TX] && up[RX] && !told[TX] && !told[RX] && !used[TX] && !used[RX]) ||

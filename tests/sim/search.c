@@ -293,9 +293,9 @@ static void forget(struct world *w)
 
 		x->tx.delta = x->rx.delta = 0;
 		x->tcp.put = x->tcp.taken = 0;
-		if (x->tx.state < CUT_TX_K)
+		if (x->tx.state < CUT_TX_CUT_SENT)
 			x->tx.resend = 0;
-		if (x->rx.state < CUT_RX_K)
+		if (x->rx.state < CUT_RX_RING)
 			x->rx.frozen_at = x->rx.back_at = 0;
 	}
 }
@@ -399,13 +399,13 @@ static bool sane_tx(const struct cut_tx *m, const struct cut_out *o)
 {
 	return m->state < CUT_TX_STATES && m->credit <= m->wr && m->cut_at <= m->wr &&
 	       m->resend <= m->wr && m->epoch && o->n < CUT_ACT_MAX &&
-	       (m->state != CUT_TX_R || m->resend >= m->cut_at);
+	       (m->state != CUT_TX_RESENDING || m->resend >= m->cut_at);
 }
 
 static bool sane_rx(const struct cut_rx *m, const struct cut_out *o)
 {
 	return m->state < CUT_RX_STATES && m->epoch && o->n < CUT_ACT_MAX &&
-	       (m->state != CUT_RX_F || m->frozen_at <= m->rd);
+	       (m->state != CUT_RX_FROZEN || m->frozen_at <= m->rd);
 }
 
 /* Random events with random values: nothing but bad, ignored or a sane state may come of it. */

@@ -42,11 +42,12 @@ static bool credit_due(const struct world *w, int d)
 	const struct dir *x = &w->d[d];
 	const struct ring *r = &x->ring;
 
-	if (x->tx.state < CUT_TX_K || x->tx.state == CUT_TX_R || r->rd <= x->tx.credit)
+	if (x->tx.state < CUT_TX_CUT_SENT || x->tx.state == CUT_TX_RESENDING ||
+	    r->rd <= x->tx.credit)
 		return false;
 	/* rdma: FINAL must have landed (or the path be dead) before the sender leaves */
 	return !(w->cfg.rdma && x->tx.closing && r->rd == x->tx.wr && !r->final_landed &&
-		 !r->dead && x->tx.state == CUT_TX_P);
+		 !r->dead && x->tx.state == CUT_TX_RING);
 }
 
 /* May direction d ask for its offset and arm? */
@@ -61,7 +62,7 @@ static bool may_earn(const struct world *w, int d)
 		return false;
 	if (x->bypassed)			/* the kernel has counted more than the library */
 		return false;
-	return x->tx.state == CUT_TX_T && willing(e) && e->ctl == CTL_UP && !over &&
+	return x->tx.state == CUT_TX_TCP && willing(e) && e->ctl == CTL_UP && !over &&
 	       !(x->ring.dead && !(x->path_told_rx && x->path_told_tx));
 }
 
@@ -69,8 +70,8 @@ static bool on_tcp(const struct world *w, int i)
 {
 	const struct dir *out = &w->d[i], *in = &w->d[1 - i];
 
-	return (out->tx.state == CUT_TX_T || out->w_err) &&
-	       (in->rx.state == CUT_RX_T || in->r_eof || in->r_err || in->tcp.rst ||
+	return (out->tx.state == CUT_TX_TCP || out->w_err) &&
+	       (in->rx.state == CUT_RX_TCP || in->r_eof || in->r_err || in->tcp.rst ||
 		w->e[1 - i].dead);
 }
 
@@ -166,7 +167,7 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		return;
 	if (credit_due(w, d))
 		add(l, S_CREDIT, d);
-	if (x->tx.state == CUT_TX_R && (world_tcp_room(w, d) > 0 || w->e[1 - d].dead))
+	if (x->tx.state == CUT_TX_RESENDING && (world_tcp_room(w, d) > 0 || w->e[1 - d].dead))
 		add(l, S_RESEND, d);
 	if (cut_tx_on_ring(&x->tx) && !x->tx.fallback && x->w_sleep && app_ring_full(w, d) &&
 	    !app_can_read(w, d) && !x->r_sleep && ENV(OVERFLOW) &&
@@ -180,7 +181,8 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		add(l, S_MEASURE, d);
 	if (!ENV(MASK_OUT) && cut_tx_on_ring(&x->tx) && x->w_sleep && world_tcp_room(w, d) > 0)
 		add(l, S_FALSE_ROOM, d);
-	if (w->cfg.fallback && x->tx.state != CUT_TX_T && !x->tx.fallback && !(e->ctl == CTL_NONE))
+	if (w->cfg.fallback && x->tx.state != CUT_TX_TCP && !x->tx.fallback &&
+	    !(e->ctl == CTL_NONE))
 		add(l, S_FALLBACK_TX, d);
 }
 
@@ -205,17 +207,17 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 		add(l, S_READ_END, d);
 	if (!world_rx_free(w, d))
 		return;
-	if (x->rx.state == CUT_RX_T && x->rx.arm_pending && willing(e) &&
+	if (x->rx.state == CUT_RX_TCP && x->rx.arm_pending && willing(e) &&
 	    (x->r_sleep != SLEEP_SOCK || !ENV(BELL)))
 		add(l, S_NO_WAITERS, d);
 	/* control ended earlier, with the peer alive; now TCP ends too */
 	if (e->ctl == CTL_NONE && !x->rx.eof && (x->tcp.fin_arr || x->tcp.rst) && !w->cfg.rdma)
 		add(l, S_KERNEL_EOF, d);
-	if (w->e[d].aborted && !x->rx.eof && x->rx.state != CUT_RX_T)
+	if (w->e[d].aborted && !x->rx.eof && x->rx.state != CUT_RX_TCP)
 		add(l, S_RST_SEEN, d);
 	if (x->ring.dead && !x->path_told_rx)
 		add(l, S_PATH_RX, d);
-	if (w->cfg.fallback && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F &&
+	if (w->cfg.fallback && x->rx.state != CUT_RX_TCP && x->rx.state != CUT_RX_FROZEN &&
 	    e->ctl != CTL_NONE)
 		add(l, S_FALLBACK_RX, d);
 }
@@ -246,7 +248,7 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (notice(w, i) && free)
 		add(l, S_CTL_NOTICE, i);
 	/* control went first, the peer died later: pidfd (shm) or queue pair (rdma) tells */
-	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T &&
+	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_TCP &&
 	    !w->d[i].w_err && ENV(PIDFD))
 		add(l, S_PEER_DEAD, i);
 	if (e->exec && on_tcp(w, i))
@@ -271,7 +273,7 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (c->bypass && cut_tx_on_ring(&w->d[i].tx) && world_tcp_room(w, i) > 0 &&
 	    !w->d[i].w_closed && !w->d[i].w_err && !w->d[i].tcp.rst && !w->e[1 - i].dead)
 		add(l, S_BYPASS, i);
-	if (c->claim && !ENV(STRANGER) && w->d[i].tx.state == CUT_TX_T)
+	if (c->claim && !ENV(STRANGER) && w->d[i].tx.state == CUT_TX_TCP)
 		add(l, S_CLAIM, i);
 	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid &&
 	    !w->d[i].w_mid)
@@ -381,7 +383,7 @@ static void do_ctl_lost(struct world *w, int i)
 	world_tx(w, i, CUT_EV_CTL_LOST, 0, 0);
 	if (!in->r_err)
 		world_rx(w, 1 - i, CUT_EV_CTL_LOST, 0, 0);
-	if (dead && out->tx.state != CUT_TX_T)
+	if (dead && out->tx.state != CUT_TX_TCP)
 		out->w_err = true;
 	world_wake(w, 1 - i, true, SLEEP_BELL);
 	world_wake(w, i, false, SLEEP_BELL);
@@ -427,7 +429,7 @@ static void do_exec_done(struct world *w, int i)
 	e->tcp_only = true;
 	w->d[i].w_sleep = w->d[1 - i].r_sleep = SLEEP_NO;
 	/* a dead sender's ring does not survive exec: a reset, where TCP would have the bytes */
-	if (w->d[1 - i].rx.state != CUT_RX_T && !w->d[1 - i].r_eof)
+	if (w->d[1 - i].rx.state != CUT_RX_TCP && !w->d[1 - i].r_eof)
 		w->d[1 - i].r_err = true;
 	if (e->exec_keeps_ctl)
 		return;
@@ -505,7 +507,7 @@ static void do_close_all(struct world *w, int i)
 {
 	struct dir *in = &w->d[1 - i];
 	bool unread = w->d[i].offer || in->tcp.rqn ||
-		      (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
+		      (in->rx.state == CUT_RX_RING && in->ring.landed > in->rx.rd);
 
 	w->cfg.full_close--;
 	w->e[i].closed = true;
@@ -582,7 +584,7 @@ static void do_mid(struct world *w, struct step s)
 	}
 	x->rx.rd += x->r_mid;
 	x->r_mid = 0;
-	if (x->rx.state == CUT_RX_K) {
+	if (x->rx.state == CUT_RX_RING) {
 		x->ring.rd = (uint8_t)x->rx.rd;
 		world_wake(w, s.who, false, SLEEP_BELL);
 	}

@@ -130,7 +130,7 @@ void world_kill(struct world *w, int i)
 	w->e[i].dead = true;
 	if (w->d[i].offer == OFFER_READ)	/* written, though nobody has counted it */
 		w->d[i].tx.wr += w->d[i].offer_n;
-	if (in->rqn || (ENV(LINGER) && w->cfg.rdma && st >= CUT_TX_K))
+	if (in->rqn || (ENV(LINGER) && w->cfg.rdma && st >= CUT_TX_CUT_SENT))
 		world_rst(w, i, true);
 	else
 		out->fin = true;
@@ -262,10 +262,10 @@ void world_check_delta(struct world *w)
 	for (int d = 0; d < 2; d++) {
 		const struct dir *x = &w->d[d];
 
-		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid &&
+		if (x->tx.state == CUT_TX_TCP && !x->w_err && !x->w_mid &&
 		    x->tx.wr - x->tx.delta != (uint64_t)(x->tcp.put - x->tcp.urg_put))
 			world_fail(w, FAIL_DELTA);
-		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst &&
+		if (x->rx.state == CUT_RX_TCP && !x->r_err && !x->tcp.rst &&
 		    x->rx.rd - x->rx.delta != (uint64_t)(x->tcp.taken - x->tcp.urg_taken))
 			world_fail(w, FAIL_DELTA);
 	}

@@ -311,7 +311,7 @@ static bool is_at(int fd, unsigned tx, unsigned rx)
 	return false;
 }
 /* On a fast path, and nothing of the switch is still to come, which might give an edge. */
-static bool is_cut(int fd) { return is_at(fd, CUT_TX_P, CUT_RX_K); }
+static bool is_cut(int fd) { return is_at(fd, CUT_TX_RING, CUT_RX_RING); }
 
 static uint64_t cut_waited_us;
 
@@ -346,9 +346,9 @@ static void cut_wait(int fd)
 		fprintf(stderr, "%s: not on a fast path\n", snippet);
 	if (getenv("SNIP_BACK")) {
 		policy_of_back(false);
-		while (!is_at(fd, CUT_TX_T, CUT_RX_T) && now_ms() < end)
+		while (!is_at(fd, CUT_TX_TCP, CUT_RX_TCP) && now_ms() < end)
 			nap_us(100);
-		if (!is_at(fd, CUT_TX_T, CUT_RX_T))
+		if (!is_at(fd, CUT_TX_TCP, CUT_RX_TCP))
 			fprintf(stderr, "%s: not on a fast path and back\n", snippet);
 	}
 	cut_waited_us += now_us() - since;

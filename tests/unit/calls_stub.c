@@ -372,8 +372,8 @@ void shim_before_io_uring(void) { }
 void streams_to_tcp(enum reason r) { (void)r; }
 void ready_foreign(struct epoll *e) { (void)e; }
 void ready_watch(struct epoll *e, bool level) { (void)e; (void)level; }
-void cuda_off(const char *why) { (void)why; }
-void cuda_veil_end(void) { }
+void gpu_off(const char *why) { (void)why; }
+void gpu_veil_end(void) { }
 void loop_pause(void) { }
 void loop_resume(void) { }
 bool loop_lost(void) { return false; }

@@ -4,7 +4,7 @@
  */
 static ssize_t sends(bool snapshot, bool veiled)
 {
-	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .ring = 43,
+	return snapshot ? direct_send_device(&tx, block, &(struct gpu_ref){ .desc = 42, .ring = 43,
 		.at = 44, .rec = 7, .len = N,
 			.veiled = veiled }, false) : direct_send(&tx, block, N);
 }
@@ -17,7 +17,7 @@ START_TEST(offered_in_vain)
 			ck_assert_int_eq(sends(snapshot, false), 0);
 		ck_assert_int_eq(offers, 3);	/* then 4 are left out, then 8 */
 		ck_assert_int_eq(release, snapshot ? 20 : 0);
-		/* the other kind has its own hit_rate */
+		/* the other kind has its own backoff */
 		ck_assert_int_eq(sends(!snapshot, false), 0);
 		ck_assert_int_eq(offers, 4);
 		takes = true;
@@ -35,7 +35,7 @@ END_TEST
  * in vain it does not wait again until one is taken. */
 START_TEST(waits_for_a_late_reader)
 {
-	struct cuda_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
+	struct gpu_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
 
 	begin();
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
@@ -55,12 +55,12 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(release, 2);
 	ck_assert_int_eq(release_read, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
-	ck_assert_int_eq(tx.direct.hit_rate[SNAPSHOT].pause, DIRECT_SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.backoff[SNAPSHOT].pause, DIRECT_SKIP_FIRST);
 	for (int i = 0; i < DIRECT_SKIP_FIRST; i++)
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert(direct_settle(&tx, true));
-	ck_assert_int_eq(tx.direct.hit_rate[SNAPSHOT].pause, 2 * DIRECT_SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.backoff[SNAPSHOT].pause, 2 * DIRECT_SKIP_FIRST);
 	for (int pause = 2 * DIRECT_SKIP_FIRST; pause < DIRECT_SKIP_MOST; pause *= 2) {
 		for (int i = 0; i < pause; i++)
 			ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
@@ -84,7 +84,7 @@ END_TEST
 /* ... but for no longer than its program waits for room. */
 START_TEST(waits_for_its_timeout)
 {
-	struct cuda_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
+	struct gpu_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
 	uint64_t start;
 
 	begin();
@@ -97,7 +97,7 @@ START_TEST(waits_for_its_timeout)
 	while (!direct_settle(&tx, false))
 		;
 	tx.opt.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
-	tx.direct.hit_rate[SNAPSHOT] = (struct direct_hit_rate){ 0, 0 };
+	tx.direct.backoff[SNAPSHOT] = (struct direct_backoff){ 0, 0 };
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert(!tx.direct.stuck);
 }

@@ -63,17 +63,21 @@ bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MA
 }
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
 static enum reason ended;		/* why the last call has */
-void rv_call_ended(struct stream *s, enum reason why)
+void search_call_ended(struct stream *s, enum reason why)
 {
 	ended = why;
-	s->search.state = RV_LISTEN;
+	s->search.state = SEARCH_LISTEN;
 }
-void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->search.state = RV_FAILED; }
+void search_version(struct stream *s, uint32_t theirs)
+{
+	(void)theirs;
+	s->search.state = SEARCH_FAILED;
+}
 void version_hello(struct ctl_msg *m) { m->type = CTL_HELLO; m->version = CTL_VERSION; }
 void version_heard(const struct ctl_msg *m, pid_t pid) { (void)m; (void)pid; }
 
 /* As in search.c. */
-void rv_name_close(struct stream *s)
+void search_name_close(struct stream *s)
 {
 	loop_unwatch_fd(s->search.fd);
 	rights_end(s->search.fd);
@@ -121,7 +125,7 @@ static void begin(bool theirs)
 	stream.search.path = PATH_RDMA;
 	stream.search.fd = -1;
 	stream.role = ROLE_SERVER;
-	stream.search.state = RV_LISTEN;
+	stream.search.state = SEARCH_LISTEN;
 	atomic_store(&stream.mode, 1);
 	ck_assert_int_ne(atomic_load(&stream.mode), MODE_FREE);
 	watched = 0;

@@ -29,7 +29,7 @@ static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 _Thread_local struct thread_signals thread_signals;
 void critical_done(void) { }
 void lock_slow(struct lock *l) { (void)l; ck_abort_msg("nobody else has a lock"); }
-_Atomic int cuda_receives, cuda_live;
+_Atomic int gpu_receives, gpu_live;
 _Atomic int shim_pid;
 static bool copied;			/* this process is a copy of another's memory */
 bool memory_is_ours(void) { return !copied; }
@@ -114,16 +114,16 @@ bool stream_notify_peer(struct stream *s)
 	return false;
 }
 
-void cuda_overwrite(const struct iovec *v, int n) { (void)v, (void)n; }
+void gpu_overwrite(const struct iovec *v, int n) { (void)v, (void)n; }
 
-void cuda_unref(const struct cuda_ref *ref, bool taken)
+void gpu_unref(const struct gpu_ref *ref, bool taken)
 {
 	ck_assert_int_eq(ref->rec, 7);
 	release++;
 	release_read += taken;
 }
 
-bool cuda_read_over(struct cuda_read *r, bool wait)
+bool gpu_read_over(struct gpu_read *r, bool wait)
 {
 	waited += wait && r->ev;
 	if (r->ev && !read_ends)
@@ -132,7 +132,7 @@ bool cuda_read_over(struct cuda_read *r, bool wait)
 	return true;
 }
 
-bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
+bool gpu_read_next(struct gpu_read *r, const struct gpu_read *next)
 {
 	if (r->ev && next->ev && elsewhere)
 		return false;
@@ -150,7 +150,7 @@ void loop_post(struct work *w)
 }
 
 static int soon, not_soon;
-void cuda_ref_why(const struct cuda_ref *ref, int reason, bool s)
+void gpu_ref_why(const struct gpu_ref *ref, int reason, bool s)
 {
 	ck_assert_int_eq(ref->rec, 7);
 	ck_assert_int_eq(reason, REASON_DEVICE_NOT_TAKEN);
@@ -162,7 +162,7 @@ bool device_room(struct stream *s) { return s == &tx; }
 
 void device_settle(struct stream *s) { (void)s; }
 
-void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
+void device_read(struct stream *s, const struct gpu_ref *ref, uint64_t to)
 {
 	ck_assert_ptr_eq(s, &tx);
 	ck_assert_int_eq(ref->rec, 7);
@@ -171,21 +171,21 @@ void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 	held_to = to;
 }
 
-bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f)
+bool gpu_take_finds(int pid, const struct gpu_offer *o, size_t n, struct gpu_found *f)
 {
 	(void)pid, (void)o, (void)n, (void)f;
 	return true;
 }
 
-size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n,
-		       const struct iovec *v, int nv, bool early, struct cuda_take *t)
+size_t gpu_take_begin(int pid, const struct gpu_offer *o, struct gpu_found *f, size_t n,
+		       const struct iovec *v, int nv, bool early, struct gpu_take *t)
 {
 	(void)pid, (void)v, (void)nv, (void)f;
 	ck_assert_uint_eq(o->desc, 42);
 	ck_assert_uint_eq(o->ring, 43);
 	ck_assert_uint_eq(o->at, 44);
 	ck_assert_uint_eq(o->addr, (uint64_t)(uintptr_t)block);
-	*t = (struct cuda_take){ .early = goes_on && early,
+	*t = (struct gpu_take){ .early = goes_on && early,
 				 .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
 	begun++;
 	if (meanwhile)
@@ -193,7 +193,7 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 	return n;
 }
 
-int cuda_take_end(struct cuda_take *t, const struct iovec *v, int nv)
+int gpu_take_end(struct gpu_take *t, const struct iovec *v, int nv)
 {
 	(void)v, (void)nv;
 	if (ends_meanwhile)
@@ -203,7 +203,7 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *v, int nv)
 	return 0;
 }
 
-void cuda_take_drop(struct cuda_take *t) { (void)t; dropped++; }
+void gpu_take_drop(struct gpu_take *t) { (void)t; dropped++; }
 
 /* As offer() does, inside a send call. */
 static void offered(uint64_t dev)
@@ -244,7 +244,7 @@ static void begin(void)
 	begun = ended = dropped = release = release_read = offers = waited = looks = held = 0;
 	soon = not_soon = rung = told = 0;
 	takes = goes_on = read_ends = ends_meanwhile = elsewhere = false;
-	atomic_store(&cuda_receives, 1);
+	atomic_store(&gpu_receives, 1);
 }
 
 /* The take lasts; the sender has released its lock, and now cannot wait any longer. Then the
@@ -457,7 +457,7 @@ START_TEST(begun_and_not_finished)
 		tx.direct.stuck = 1;
 		direct_late(&tx);
 		ck_assert(direct_settle(&tx, true));
-		ck_assert_uint_gt(tx.direct.hit_rate[PLAIN_BLOCK].skip, 0);
+		ck_assert_uint_gt(tx.direct.backoff[PLAIN_BLOCK].skip, 0);
 		ck_assert(atomic_load(&peer_of_tx.no_direct) == (i > 0));
 	}
 }

@@ -12,7 +12,7 @@
 #include "../../policy/log.h"
 #include "../../rdma/verbs/rc.h"
 #include "../../shim/base/loop.h"
-#include "../../shim/gpu/cuda.h"
+#include "../../shim/gpu/gpu.h"
 #include "../../shim/link/link.h"
 #include "../../shim/conn/stream_int.h"
 #include "../../shim/base/sys.h"
@@ -26,7 +26,7 @@ static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define N (256 * 1024)
 
 _Thread_local struct thread_signals thread_signals;
-_Atomic int cuda_receives, cuda_live, shim_pid;
+_Atomic int gpu_receives, gpu_live, shim_pid;
 bool memory_is_ours(void) { return true; }
 _Atomic bool tracing;
 static struct stream tx;
@@ -40,14 +40,14 @@ static int release, later;
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": " ARCH_TRAP);
 NEVER(lock_slow)
 NEVER(stream_work_of)
-NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end)
-	NEVER(cuda_take_drop) NEVER(cuda_read_over) NEVER(cuda_read_next) NEVER(cuda_region_of)
-		NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close) NEVER(
-			cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over)
-			NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
+NEVER(loop_post) NEVER(gpu_overwrite) NEVER(gpu_take_begin) NEVER(gpu_take_end)
+	NEVER(gpu_take_drop) NEVER(gpu_read_over) NEVER(gpu_read_next) NEVER(gpu_region_of)
+		NEVER(gpu_region_read) NEVER(gpu_region_open) NEVER(gpu_region_close) NEVER(
+			gpu_landing_take) NEVER(gpu_landing_give) NEVER(gpu_landing_over)
+			NEVER(gpu_landing_small) NEVER(gpu_landing_read) NEVER(link_send)
 				NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event)
 					NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(wire_any)
-						NEVER(cuda_take_finds) NEVER(peer_memory_begin)
+						NEVER(gpu_take_finds) NEVER(peer_memory_begin)
 							NEVER(peer_memory_copy)
 								NEVER(peer_memory_end)
 									NEVER(peer_memory_wipe)
@@ -64,13 +64,13 @@ void stream_consumed(struct stream *s) { (void)s; }
 struct event stream_steps;
 void stream_wake(struct stream *s) { (void)s; event_ring(&stream_steps); }
 void event_ring_slow(struct event *e) { (void)e; }
-void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
-void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
+void gpu_ref_used(const struct gpu_ref *ref) { (void)ref; }
+void gpu_ref_why(const struct gpu_ref *ref, int reason, bool soon)
 {
 	(void)ref, (void)reason, (void)soon;
 }
-void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; release++; }
-void cuda_unref_late(const struct cuda_ref *ref) { (void)ref; later++; }
+void gpu_unref(const struct gpu_ref *ref, bool taken) { (void)ref, (void)taken; release++; }
+void gpu_unref_late(const struct gpu_ref *ref) { (void)ref; later++; }
 
 static void begin(void)
 {
@@ -94,7 +94,7 @@ static void sent(void)
 	tx.snd.ring.rd = tx.snd.ring.wr;
 	atomic_store(&sh.wr, tx.snd.ring.wr);
 	atomic_store(&sh.rd, tx.snd.ring.rd);
-	device_read(&tx, &(struct cuda_ref){ .desc = 42, .rec = 3, .len = N }, tx.snd.ring.wr);
+	device_read(&tx, &(struct gpu_ref){ .desc = 42, .rec = 3, .len = N }, tx.snd.ring.wr);
 }
 
 START_TEST(release_when_read)
@@ -186,7 +186,7 @@ START_TEST(never_read)
 	}
 	ck_assert_int_eq(n, 16);
 	/* of what was not offered */
-	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.snd.ring.wr + N);
+	device_read(&tx, &(struct gpu_ref){ .rec = 3, .len = N }, tx.snd.ring.wr + N);
 	ck_assert_int_eq(later, 1);
 	device_detach(&tx);
 	ck_assert_int_eq(later, 17);
@@ -199,7 +199,7 @@ START_TEST(read_while_another_is_offered)
 {
 	begin();
 	sent();
-	ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4,
+	ck_assert_int_eq(direct_send_device(&tx, block, &(struct gpu_ref){ .desc = 42, .rec = 4,
 		.len = N }, true), -EBUSY);
 	atomic_store(&sh.offer_read, N);
 	device_settle_all();
@@ -219,7 +219,7 @@ START_TEST(places)
 {
 	for (int i = 0; i < 200; i++) {
 		begin();
-		ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42,
+		ck_assert_int_eq(direct_send_device(&tx, block, &(struct gpu_ref){ .desc = 42,
 			.rec = 4, .len = N }, false), 0);
 		ck_assert_ptr_null(tx.device.out);
 		ck_assert(device_room(&tx));

@@ -32,7 +32,7 @@ NEVER(stream_count_tcp_only) NEVER(stream_earned)
 NEVER(stream_free) NEVER(stream_kernel_offset) NEVER(stream_mark) NEVER(stream_overtaken)
 NEVER(stream_pauses)
 NEVER(stream_show_unread) NEVER(stream_slab_take)
-NEVER(stream_slab_begin) NEVER(stream_tcp_state) NEVER(ring_take)
+NEVER(stream_slab_begin) NEVER(stream_tcp_state) NEVER(ring_memory_take)
 NEVER(stream_unread_count) NEVER(link_ring_peer) NEVER(fd_internal_close) NEVER(direct_settle)
 NEVER(pull_puts_off) NEVER(pull_over) NEVER(pull_frozen)
 
@@ -71,9 +71,9 @@ void stream_in_vain(struct stream *x, enum patience p, uint64_t ns) { (void)x, (
 bool stream_try_free(struct stream *x, uint32_t gen) { (void)x, (void)gen; return false; }
 void stream_fell_back(struct stream *x) { (void)x; }
 int64_t stream_kernel_received(int fd) { (void)fd; return 1 << 20; }
-void ring_back(struct stream *x) { (void)x; }
-void ring_free(struct stream *x) { (void)x; }
-void ring_received(struct stream *x) { (void)x; }
+void ring_memory_unused(struct stream *x) { (void)x; }
+void ring_memory_free(struct stream *x) { (void)x; }
+void ring_memory_received(struct stream *x) { (void)x; }
 void hold_end(struct stream *x) { (void)x; }
 void hold_over(struct stream *x) { (void)x; }
 void earn_asked(struct stream *x) { (void)x; }
@@ -191,14 +191,14 @@ static void cut_over(void)
 	comes(CUT_EV_ARM, 1);
 	comes(CUT_EV_NO_WAITERS, 0);
 	comes(CUT_EV_CUT, 1);
-	ck_assert_int_eq(s->rcv.cut.state, CUT_RX_K);
+	ck_assert_int_eq(s->rcv.cut.state, CUT_RX_RING);
 }
 
 START_TEST(an_arm_is_answered)
 {
 	arm_at = _i;
 	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, 1000000), 0);
-	ck_assert(stream_tcp_only(s) && stream_fallback_both(s));
+	ck_assert(stream_tcp_only(s) && stream_both_on_tcp(s));
 	ck_assert_int_eq(naps, arm_at ? 1 : 0);
 }
 END_TEST
@@ -207,7 +207,7 @@ START_TEST(it_goes_fallback_from_the_path)
 {
 	cut_over();
 	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, 1000000), 0);
-	ck_assert(stream_tcp_only(s) && stream_fallback_both(s));
+	ck_assert(stream_tcp_only(s) && stream_both_on_tcp(s));
 	ck_assert_int_eq(naps, 1);
 }
 END_TEST
@@ -224,7 +224,7 @@ START_TEST(it_sleeps_while_the_peer_is_stopped)
 		stream_tx_event(s, CUT_EV_ARMED, s->snd.cut.epoch, 0);
 		stream_tx_event(s, CUT_EV_CUT_OK, s->snd.cut.epoch, 0);
 		lock_give(&s->snd.lock);
-		ck_assert_int_eq(s->snd.cut.state, CUT_TX_P);
+		ck_assert_int_eq(s->snd.cut.state, CUT_TX_RING);
 	}
 	stopped = true;
 	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, now_us() + 1000000), -ETIMEDOUT);

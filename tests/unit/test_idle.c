@@ -55,7 +55,7 @@ void stream_tx_event(struct stream *st, enum cut_ev ev, uint32_t epoch, uint64_t
 	ck_assert_int_eq(ev, CUT_EV_FALLBACK);
 	fallbacks++;
 	if (goes)
-		st->snd.cut.state = CUT_TX_W;
+		st->snd.cut.state = CUT_TX_REWINDING;
 }
 
 static long held_kb(void)
@@ -81,11 +81,11 @@ static void setup(void)
 	s->path = PATH_SHM;
 	s->row = &row;
 	atomic_store(&s->link, &the_link);
-	ck_assert(ring_take(s, RING));
-	ring_received(s);
+	ck_assert(ring_memory_take(s, RING));
+	ring_memory_received(s);
 	memset(a->ring, 1, 2 * RING);
-	s->snd.cut.state = CUT_TX_P;
-	s->rcv.cut.state = CUT_RX_K;
+	s->snd.cut.state = CUT_TX_RING;
+	s->rcv.cut.state = CUT_RX_RING;
 	clock_us = 5000000;
 	ck_assert_int_ge(held_kb(), 2 * RING / KB);
 }
@@ -128,7 +128,7 @@ START_TEST(what_is_sent)
 	/* nothing is left to look at, and when it is used again, somebody says so */
 	ck_assert_uint_eq(rings_rest(clock_us), UINT64_MAX);
 	kicks = 0;
-	ck_assert(ring_ready(s));
+	ck_assert(ring_memory_ready(s));
 	ck_assert_int_eq(kicks, 1);
 	wrote(RING);
 	was_read(RING);
@@ -170,29 +170,30 @@ END_TEST
 /* A frozen receiver, which may not have heard of BACK yet, shows what the sender held. */
 START_TEST(the_sender_only_in_p)
 {
-	static const enum cut_tx_state other[] = { CUT_TX_T, CUT_TX_A, CUT_TX_K, CUT_TX_W,
-						   CUT_TX_R };
+	static const enum cut_tx_state other[] = { CUT_TX_TCP, CUT_TX_ARMING, CUT_TX_CUT_SENT,
+						   CUT_TX_REWINDING,
+						   CUT_TX_RESENDING };
 
 	s->snd.cut.state = other[_i];
 	pass(4 * IDLE);
 	ck_assert_int_eq(given(), 0);
 	ck_assert_int_eq(s->snd.ring.buf[0], 1);
 	/* the other end gives those back */
-	ck_assert_uint_eq(s->snd.held, other[_i] == CUT_TX_T ? 0 : RING);
+	ck_assert_uint_eq(s->snd.held, other[_i] == CUT_TX_TCP ? 0 : RING);
 }
 END_TEST
 
 START_TEST(the_receiver_only_in_t)
 {
-	static const enum cut_rx_state other[] = { CUT_RX_A, CUT_RX_K, CUT_RX_F };
+	static const enum cut_rx_state other[] = { CUT_RX_ARMED, CUT_RX_RING, CUT_RX_FROZEN };
 	long before_kb = held_kb();
 
-	s->snd.cut.state = CUT_TX_T;
+	s->snd.cut.state = CUT_TX_TCP;
 	s->rcv.cut.state = other[_i];
 	pass(4 * IDLE);
 	ck_assert_int_eq(given(), 0);
-	s->rcv.cut.state = CUT_RX_T;
-	ring_back(s);
+	s->rcv.cut.state = CUT_RX_TCP;
+	ring_memory_unused(s);
 	pass(IDLE * 8 / 10);
 	ck_assert_int_eq(given(), 0);
 	pass(IDLE);
@@ -206,7 +207,7 @@ START_TEST(a_large_one_is_given_back_with_the_small)
 {
 	long before_kb = held_kb();
 
-	ck_assert(ring_take(s, 4 * RING));
+	ck_assert(ring_memory_take(s, 4 * RING));
 	ring_tx_enlarge(&s->snd.ring, 4 * RING);
 	wrote(RING);
 	was_read(RING);
@@ -270,7 +271,7 @@ static bool joins(int i)
 {
 	streams[i] = (struct stream){ .path = PATH_SHM, .row = &row };
 	streams[i].snd.ring.size = RING;
-	return ring_take(&streams[i], RING);
+	return ring_memory_take(&streams[i], RING);
 }
 
 START_TEST(beyond_the_budget)
@@ -284,7 +285,7 @@ START_TEST(beyond_the_budget)
 	ck_assert_int_eq(row.reason, REASON_NO_MEMORY);
 	ck_assert_uint_gt(streams[n].earn.next_us, clock_us);
 	ck_assert_uint_eq(held_bytes, 4 * RING);
-	ring_free(&streams[1]);
+	ring_memory_free(&streams[1]);
 	ck_assert(joins(n));
 }
 END_TEST
@@ -299,7 +300,7 @@ START_TEST(back_too_late)
 	for (int n = 1; n < 5; n++)
 		ck_assert(joins(n));
 	goes = _i;
-	ck_assert_int_eq(ring_ready(s), !_i);
+	ck_assert_int_eq(ring_memory_ready(s), !_i);
 	ck_assert_int_eq(fallbacks, 1);
 	ck_assert_uint_eq(s->snd.held, _i ? 0 : RING);
 }
@@ -313,18 +314,18 @@ START_TEST(a_share_of_the_machine)
 	has = 16 * SMALL;
 	for (int i = 1; i < STREAMS; i++)
 		streams[i] = (struct stream){ .path = PATH_SHM, .row = &row };
-	ck_assert(ring_take(&streams[1], 4 * SMALL - 2 * RING));
+	ck_assert(ring_memory_take(&streams[1], 4 * SMALL - 2 * RING));
 	ck_assert(atomic_load(&limit_wanted));
 	rings_rest(clock_us);
 	ck_assert_uint_eq(stat_self()->ring_budget, 4 * SMALL);
-	ck_assert(ring_take(&streams[2], RING));
-	ck_assert(!ring_take(&streams[3], RING));
+	ck_assert(ring_memory_take(&streams[2], RING));
+	ck_assert(!ring_memory_take(&streams[3], RING));
 	has = 32 * SMALL;		/* it is raised, and seen after a while */
 	rings_rest(clock_us);
-	ck_assert(!ring_take(&streams[3], RING));
+	ck_assert(!ring_memory_take(&streams[3], RING));
 	clock_us += LIMIT_US;
 	rings_rest(clock_us);
-	ck_assert(ring_take(&streams[3], RING));
+	ck_assert(ring_memory_take(&streams[3], RING));
 }
 END_TEST
 

@@ -57,7 +57,7 @@ START_TEST(makes_a_call)
 	begin(true);
 	gives = 0;
 	ck_assert_int_eq(net_call(&stream), 1);
-	ck_assert_int_eq(stream.search.state, RV_CALL);
+	ck_assert_int_eq(stream.search.state, SEARCH_CALL);
 	fd = accept(listener, NULL, NULL);
 	ck_assert_int_ge(fd, 0);
 	net_call_ready(0);
@@ -77,7 +77,7 @@ START_TEST(does_not_call)
 	ck_assert_int_eq(asked, 1);
 	ck_assert_int_eq(watched, 0);
 	ck_assert_int_eq(calls[0].state, C_FREE);
-	ck_assert_int_eq(stream.search.state, RV_LISTEN);
+	ck_assert_int_eq(stream.search.state, SEARCH_LISTEN);
 	ck_assert_int_eq(accept(listener, NULL, NULL), -1);
 }
 END_TEST

@@ -11,19 +11,19 @@
 START_TEST(recorded)
 {
 	struct trace t = trace_open("direct");
-	struct direct_hit_rate hit_rate = { 0, 0 };
+	struct direct_backoff backoff = { 0, 0 };
 	unsigned taken = 0, vain = 0, left_out = 0;
 
 	while (trace_next(&t)) {
 		uint64_t now;
 
 		if (trace_is(&t, "block")) {
-			now = direct_skips(&hit_rate);
+			now = direct_skips(&backoff);
 			left_out += now;
 		} else {
 			ck_assert(trace_is(&t, "tried"));
-			direct_tried(&hit_rate, t.a);
-			now = hit_rate.pause;
+			direct_tried(&backoff, t.a);
+			now = backoff.pause;
 			*(t.a ? &taken : &vain) += 1;
 		}
 		trace_same(&t, now);
@@ -35,30 +35,30 @@ START_TEST(recorded)
 }
 END_TEST
 
-static unsigned skipped(struct direct_hit_rate *hit_rate)
+static unsigned skipped(struct direct_backoff *backoff)
 {
 	unsigned n = 0;
 
-	while (direct_skips(hit_rate))
+	while (direct_skips(backoff))
 		n++;
 	return n;
 }
 
 START_TEST(nobody_takes_them)
 {
-	struct direct_hit_rate hit_rate = { 0, 0 };
+	struct direct_backoff backoff = { 0, 0 };
 	unsigned n = DIRECT_SKIP_FIRST;
 
-	ck_assert_uint_eq(skipped(&hit_rate), 0);
+	ck_assert_uint_eq(skipped(&backoff), 0);
 	for (int i = 0; i < 20; i++) {
-		direct_tried(&hit_rate, false);
-		ck_assert_uint_eq(skipped(&hit_rate), n);
+		direct_tried(&backoff, false);
+		ck_assert_uint_eq(skipped(&backoff), n);
 		n = 2 * n < DIRECT_SKIP_MOST ? 2 * n : DIRECT_SKIP_MOST;
 	}
-	direct_tried(&hit_rate, true);
-	ck_assert_uint_eq(skipped(&hit_rate), 0);
-	direct_tried(&hit_rate, false);
-	ck_assert_uint_eq(skipped(&hit_rate), DIRECT_SKIP_FIRST);
+	direct_tried(&backoff, true);
+	ck_assert_uint_eq(skipped(&backoff), 0);
+	direct_tried(&backoff, false);
+	ck_assert_uint_eq(skipped(&backoff), DIRECT_SKIP_FIRST);
 }
 END_TEST
 

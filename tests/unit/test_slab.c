@@ -31,7 +31,7 @@ static long call(long n, long a, long b, long c, long d, long e, long f)
 
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
-NEVER(earn_moved) NEVER(earn_will_move) NEVER(fork_child_touch) NEVER(stream_look_fallback)
+NEVER(earn_moved) NEVER(earn_will_move) NEVER(fork_child_touch) NEVER(stream_look_for_reset)
 NEVER(stream_mark) NEVER(loop_only_other_thread)
 
 bool shim_on = true;

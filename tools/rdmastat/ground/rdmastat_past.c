@@ -59,7 +59,7 @@ const char *past_text(const struct stat_moment *m, const struct policy *policy,
 		snprintf(buf, len, "%s: %.1f ms", event_text(m->kind), (double)m->arg / 1000);
 		break;
 	case EVENT_POLLER_GONE:
-		snprintf(buf, len, "%s, and needs %llu calm times to leave it again",
+		snprintf(buf, len, "%s, and needs %llu idle rounds to leave it again",
 			 event_text(m->kind), (unsigned long long)m->arg);
 		break;
 	case EVENT_CROWDED:

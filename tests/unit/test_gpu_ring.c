@@ -1,5 +1,5 @@
 /*
- * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and
+ * test_gpu_ring.c - room for snapshots: given out in turn, what is held is stepped over, and
  * who is in nobody's way any more goes first. The driver's copies are complete or not, as the
  * test says.
  *
@@ -36,37 +36,37 @@ static bool much_written;
 
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
-bool cuda_expected(uintptr_t lo, size_t n, int site)
+bool gpu_expected(uintptr_t lo, size_t n, int site)
 {
 	(void)lo, (void)n, (void)site;
 	return false;
 }
-void cuda_learn(const struct gpu_range *r, enum outcome outcome)
+void gpu_learn(const struct gpu_range *r, enum outcome outcome)
 {
 	outcomes[r - gpu_ranges] = outcome;
 	learned++;
 }
-void cuda_sending(uintptr_t lo) { (void)lo; }
-int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
-void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
-bool cuda_site_dull(int site) { (void)site; return false; }
-void cuda_site_not(int site, enum reason why, size_t n) { (void)site, (void)why, (void)n; }
-void cuda_site_open(void) {}
-void cuda_site_taken(int site, size_t n) { (void)site, (void)n; }
-bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
-bool cuda_track_alone(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return alone; }
-size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next) { *next = hi; return hi - lo; }
-void cuda_track_fork(bool child) { (void)child; }
-bool cuda_track_guards(void) { return false; }
-int cuda_track_open(bool guard) { (void)guard; return 0; }
-bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
-bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+void gpu_sending(uintptr_t lo) { (void)lo; }
+int gpu_site(struct gpu_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
+void gpu_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
+bool gpu_site_dull(int site) { (void)site; return false; }
+void gpu_site_not(int site, enum reason why, size_t n) { (void)site, (void)why, (void)n; }
+void gpu_site_open(void) {}
+void gpu_site_taken(int site, size_t n) { (void)site, (void)n; }
+bool gpu_track_begin(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
+bool gpu_track_alone(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return alone; }
+size_t gpu_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next) { *next = hi; return hi - lo; }
+void gpu_track_fork(bool child) { (void)child; }
+bool gpu_track_guards(void) { return false; }
+int gpu_track_open(bool guard) { (void)guard; return 0; }
+bool gpu_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
+bool gpu_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
 {
 	(void)lo, (void)hi, (void)limit;
 	return much_written;
 }
-void cuda_reads_end(void) {}
-void cuda_windows_end(void) {}
+void gpu_reads_end(void) {}
+void gpu_windows_end(void) {}
 
 static void leave_room(struct gpu_range *r)
 {
@@ -107,8 +107,8 @@ static void begin(void)
 	ops.leave_room = leave_room;
 	deferred_serve(&ops);
 	gpu = &driver;
-	cuda_rings[0] = (struct cuda_ring){ .ctx = (gpu_ctx)1, .size = SIZE, .all = SIZE };
-	cuda_rings[1] = (struct cuda_ring){ .ctx = (gpu_ctx)2, .size = SIZE, .all = SIZE };
+	gpu_rings[0] = (struct gpu_ring){ .ctx = (gpu_ctx)1, .size = SIZE, .all = SIZE };
+	gpu_rings[1] = (struct gpu_ring){ .ctx = (gpu_ctx)2, .size = SIZE, .all = SIZE };
 }
 
 /* A snapshot that is complete and of a buffer, or of none any more. */
@@ -139,7 +139,7 @@ static void sound(void)
 
 		if (a->state == RANGE_FREE)
 			continue;
-		if (a->off + a->len > cuda_rings[a->ring].size)
+		if (a->off + a->len > gpu_rings[a->ring].size)
 			ck_abort_msg("beyond the end");
 		for (int k = 0; k < i; k++) {
 			struct gpu_range *b = &gpu_ranges[k];
@@ -287,16 +287,16 @@ START_TEST(place_of_a_block)
 {
 	static const struct policy_tunables on = { .device = 1 };
 	const uintptr_t buf = 0x1000000, p = buf + 300000;
-	struct cuda_ref ref[3];
-	struct cuda_desc d;
+	struct gpu_ref ref[3];
+	struct gpu_desc d;
 	int first, rec;
 
 	atomic_store(&shim_tun, &on);
-	cuda_rings[0].id = 99;
+	gpu_rings[0].id = 99;
 	first = made(0, MB, 0x8000000);
 	rec = made(0, 2 * MB, buf);
 	for (int i = 0; i < 3; i++) {
-		ck_assert(cuda_find((void *)p, MB, &ref[i]));
+		ck_assert(gpu_find((void *)p, MB, &ref[i]));
 		memcpy(&d, (void *)(uintptr_t)ref[i].desc, sizeof d);
 		ck_assert_uint_eq(ref[i].len, MB);
 		ck_assert_uint_eq(ref[i].ring, 99);
@@ -304,12 +304,12 @@ START_TEST(place_of_a_block)
 		ck_assert_uint_eq(ref[i].at, gpu_ranges[rec].off + 300000);
 		ck_assert_uint_eq(d.off + (p - d.host), ref[i].at);
 		if (i == 1)
-			cuda_unref(&ref[0], false);
+			gpu_unref(&ref[0], false);
 		range_watch(&gpu_ranges[first], buf - MB, buf + 65536 * (unsigned)(i + 1));
 		ck_assert_uint_eq(gpu_ranges[rec].lo, buf + 65536 * (unsigned)(i + 1));
 	}
-	cuda_unref(&ref[1], false);
-	cuda_unref(&ref[2], false);
+	gpu_unref(&ref[1], false);
+	gpu_unref(&ref[2], false);
 	ck_assert_uint_eq(gpu_ranges[rec].pins, 0);
 }
 END_TEST
@@ -319,23 +319,23 @@ START_TEST(pinned_by_others)
 {
 	static const struct policy_tunables on = { .device = 1 };
 	const uintptr_t buf = 0x1000000;
-	struct cuda_ref ref;
+	struct gpu_ref ref;
 	int rec;
 
 	atomic_store(&shim_tun, &on);
 	rec = made(0, 2 * MB, buf);
 	alone = false;
-	ck_assert(!cuda_find((void *)buf, MB, &ref));
+	ck_assert(!gpu_find((void *)buf, MB, &ref));
 	ck_assert_uint_eq(ref.len, MB);
 	ck_assert_int_eq(gpu_ranges[rec].why, REASON_DEVICE_UNWATCHED);
 	ck_assert(!gpu_ranges[rec].sent);
 	gpu_ranges[rec].veiled = true;		/* nobody can have pinned those since */
-	ck_assert(cuda_find((void *)buf, MB, &ref));
-	cuda_unref(&ref, false);
+	ck_assert(gpu_find((void *)buf, MB, &ref));
+	gpu_unref(&ref, false);
 	gpu_ranges[rec].veiled = false;
 	alone = true;
-	ck_assert(cuda_find((void *)buf, MB, &ref));
-	cuda_unref(&ref, true);
+	ck_assert(gpu_find((void *)buf, MB, &ref));
+	gpu_unref(&ref, true);
 }
 END_TEST
 
@@ -345,25 +345,25 @@ START_TEST(sums_are_found_out)
 {
 	static const struct policy_tunables on = { .device = 1 };
 	const uintptr_t buf = 0x1000000;
-	struct cuda_ref ref;
+	struct gpu_ref ref;
 	int rec;
 
 	atomic_store(&shim_tun, &on);
 	rec = made(0, 8 * MB, buf);
 	much_written = true;
 	for (uintptr_t i = 0; i < 2; i++) {
-		ck_assert(cuda_find((void *)(buf + i * MB), MB, &ref));
-		cuda_unref(&ref, true);
+		ck_assert(gpu_find((void *)(buf + i * MB), MB, &ref));
+		gpu_unref(&ref, true);
 	}
-	ck_assert(!cuda_find((void *)(buf + 2 * MB), MB, &ref));
+	ck_assert(!gpu_find((void *)(buf + 2 * MB), MB, &ref));
 	ck_assert_uint_eq(ref.len, MB);
 	ck_assert_uint_eq(gpu_ranges[rec].hi, 0);
 	ck_assert_int_eq(outcomes[rec], outcome_HARM);
 	much_written = false;
 	rec = made(0, 8 * MB, buf);
 	for (uintptr_t i = 0; i < 8; i++) {
-		ck_assert(cuda_find((void *)(buf + i * MB), MB, &ref));
-		cuda_unref(&ref, true);
+		ck_assert(gpu_find((void *)(buf + i * MB), MB, &ref));
+		gpu_unref(&ref, true);
 	}
 	ck_assert_uint_ne(gpu_ranges[rec].hi, 0);
 }
@@ -427,9 +427,9 @@ START_TEST(one_vendor)
 	atomic_store(&gpu_path, GPU_PATH_ON);
 	ck_assert(gpu_path_on(&driver));
 	ck_assert(!gpu_path_on(&other));
-	cuda_context_gone(&other);
+	gpu_context_gone(&other);
 	ck_assert(gpu_path_on(&driver));
-	cuda_context_gone(&driver);
+	gpu_context_gone(&driver);
 	ck_assert(!gpu_path_on(&driver));
 }
 END_TEST
@@ -490,8 +490,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("cuda_ring");
-	TCase *t = tcase_create("cuda_ring");
+	Suite *s = suite_create("gpu_ring");
+	TCase *t = tcase_create("gpu_ring");
 	SRunner *r;
 	int failed;
 

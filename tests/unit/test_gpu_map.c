@@ -1,5 +1,5 @@
 /*
- * test_cuda_map.c - which device memory the description of a ring leads to: the process that
+ * test_gpu_map.c - which device memory the description of a ring leads to: the process that
  * sent it decides, not what it says of itself. The driver is a table of three allocations, of
  * which two can be opened by a handle.
  *
@@ -8,7 +8,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "../../shim/gpu/cuda_desc.h"
+#include "../../shim/gpu/gpu_desc.h"
 #include "../../shim/gpu/map.h"
 
 #define SIZE 1048576u
@@ -57,17 +57,17 @@ static void begin(void)
 	opened = closed = 0;
 }
 
-static struct cuda_desc ring(uint64_t id, char handle, gpu_addr place)
+static struct gpu_desc ring(uint64_t id, char handle, gpu_addr place)
 {
-	return (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = id, .ring_size = SIZE,
+	return (struct gpu_desc){ .magic = GPU_DESC_MAGIC, .ring_id = id, .ring_size = SIZE,
 				   .ring_base = place, .len = 4096,
 				   .ipc = { (uint8_t)handle } };
 }
 
 #define PEER 77
-static gpu_addr base(const struct cuda_desc *d, gpu_ctx ctx, bool own)
+static gpu_addr base(const struct gpu_desc *d, gpu_ctx ctx, bool own)
 {
-	struct cuda_map *m = cuda_map_get(d, ctx, own ? 0 : PEER);
+	struct gpu_map *m = gpu_map_get(d, ctx, own ? 0 : PEER);
 	gpu_addr p = m ? m->base : 0;
 
 	if (m)
@@ -77,7 +77,7 @@ static gpu_addr base(const struct cuda_desc *d, gpu_ctx ctx, bool own)
 
 START_TEST(once_per_ring)
 {
-	struct cuda_desc a = ring(1, 'A', 0), b = ring(2, 'B', 0);
+	struct gpu_desc a = ring(1, 'A', 0), b = ring(2, 'B', 0);
 
 	ck_assert_uint_eq(base(&a, CTX, false), 0x10000000);
 	ck_assert_uint_eq(base(&b, CTX, false), 0x20000000);
@@ -91,7 +91,7 @@ END_TEST
 /* Another process says all that a ring of ours says, but for where it is. */
 START_TEST(own_first)
 {
-	struct cuda_desc mine = ring(1, 'A', 0x30000000), theirs = ring(1, 'A', 0x30000000);
+	struct gpu_desc mine = ring(1, 'A', 0x30000000), theirs = ring(1, 'A', 0x30000000);
 
 	ck_assert_uint_eq(base(&mine, CTX, true), 0x30000000);
 	ck_assert_uint_eq(base(&theirs, CTX, false), 0x10000000);
@@ -102,7 +102,7 @@ END_TEST
 /* ... and before us, with a handle that cannot be opened: our own way stays. */
 START_TEST(own_last)
 {
-	struct cuda_desc mine = ring(1, 'X', 0x30000000), theirs = mine;
+	struct gpu_desc mine = ring(1, 'X', 0x30000000), theirs = mine;
 
 	ck_assert_uint_eq(base(&theirs, CTX, false), 0);
 	ck_assert_uint_eq(base(&mine, CTX, true), 0x30000000);
@@ -113,7 +113,7 @@ END_TEST
 /* A ring of ours that was made anew, elsewhere. */
 START_TEST(own_moved)
 {
-	struct cuda_desc d = ring(1, 'X', 0x30000000);
+	struct gpu_desc d = ring(1, 'X', 0x30000000);
 
 	ck_assert_uint_eq(base(&d, CTX, true), 0x30000000);
 	d.ring_base = 0x20000000;
@@ -123,7 +123,7 @@ END_TEST
 
 START_TEST(beyond)
 {
-	struct cuda_desc d = ring(1, 'A', 0);
+	struct gpu_desc d = ring(1, 'A', 0);
 
 	d.ring_size = SIZE + 1;
 	ck_assert_uint_eq(base(&d, CTX, false), 0);
@@ -145,13 +145,13 @@ END_TEST
 /* A peer that names rings without end, of which some can be opened: ours and another's stay. */
 START_TEST(many_of_one)
 {
-	struct cuda_desc honest = ring(1, 'A', 0), d;
-	struct cuda_map *m;
+	struct gpu_desc honest = ring(1, 'A', 0), d;
+	struct gpu_map *m;
 
 	ck_assert_uint_eq(base(&honest, CTX, false), 0x10000000);
 	for (uint64_t i = 100; i < 200; i++) {
 		d = ring(i, i % 2 ? 'B' : 'X', 0);
-		m = cuda_map_get(&d, CTX, PEER + 1);
+		m = gpu_map_get(&d, CTX, PEER + 1);
 		ck_assert_int_eq(m != NULL, i % 2);
 		if (m)
 			m->users--;
@@ -165,8 +165,8 @@ END_TEST
 /* The place of a ring that is in use is not taken. */
 START_TEST(in_use)
 {
-	struct cuda_desc d = ring(1000, 'A', 0), other;
-	struct cuda_map *m = cuda_map_get(&d, CTX, PEER);
+	struct gpu_desc d = ring(1000, 'A', 0), other;
+	struct gpu_map *m = gpu_map_get(&d, CTX, PEER);
 
 	for (unsigned i = 0; i < 100; i++) {
 		other = ring(i, 'B', 0);
@@ -174,7 +174,7 @@ START_TEST(in_use)
 	}
 	ck_assert_int_eq(opened, 101);
 	ck_assert_int_ge(closed, 60);
-	ck_assert_ptr_eq(cuda_map_get(&d, CTX, PEER), m);
+	ck_assert_ptr_eq(gpu_map_get(&d, CTX, PEER), m);
 	ck_assert_int_eq(opened, 101);
 	ck_assert_uint_eq(m->base, 0x10000000);
 }
@@ -184,33 +184,33 @@ END_TEST
  * another context. */
 START_TEST(known)
 {
-	struct cuda_desc a = ring(1, 'A', 0), mine = ring(2, 'X', 0x30000000), got = { 0 };
+	struct gpu_desc a = ring(1, 'A', 0), mine = ring(2, 'X', 0x30000000), got = { 0 };
 
-	ck_assert(!cuda_map_known(PEER, 1, CTX, 0, &got));
+	ck_assert(!gpu_map_known(PEER, 1, CTX, 0, &got));
 	a.off = 8192;
 	base(&a, CTX, false);
 	base(&mine, CTX, true);
-	ck_assert(cuda_map_known(PEER, 1, CTX, 0, &got));
+	ck_assert(gpu_map_known(PEER, 1, CTX, 0, &got));
 	ck_assert_mem_eq(&got, &a, sizeof got);
-	ck_assert(!cuda_map_known(PEER, 1, CTX, 1, &got));	/* read too long ago */
+	ck_assert(!gpu_map_known(PEER, 1, CTX, 1, &got));	/* read too long ago */
 	got.off = SIZE - 4096;
 	ck_assert_uint_eq(base(&got, CTX, false), 0x10000000);
 	ck_assert_int_eq(opened, 1);
 	got.off = SIZE - 4095;
 	ck_assert_uint_eq(base(&got, CTX, false), 0);
-	ck_assert(!cuda_map_known(PEER, 3, CTX, 0, &got));
-	ck_assert(!cuda_map_known(PEER + 1, 1, CTX, 0, &got));
-	ck_assert(!cuda_map_known(PEER, 1, (gpu_ctx)2, 0, &got));
-	ck_assert(!cuda_map_known(PEER, 2, CTX, 0, &got));
-	ck_assert(!cuda_map_known(0, 2, CTX, 0, &got));
-	ck_assert(!cuda_map_known(0, 0, NULL, 0, &got));	/* what no place has yet */
+	ck_assert(!gpu_map_known(PEER, 3, CTX, 0, &got));
+	ck_assert(!gpu_map_known(PEER + 1, 1, CTX, 0, &got));
+	ck_assert(!gpu_map_known(PEER, 1, (gpu_ctx)2, 0, &got));
+	ck_assert(!gpu_map_known(PEER, 2, CTX, 0, &got));
+	ck_assert(!gpu_map_known(0, 2, CTX, 0, &got));
+	ck_assert(!gpu_map_known(0, 0, NULL, 0, &got));	/* what no place has yet */
 }
 END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("cuda_map");
-	TCase *t = tcase_create("cuda_map");
+	Suite *s = suite_create("gpu_map");
+	TCase *t = tcase_create("gpu_map");
 	SRunner *r;
 	int failed;
 

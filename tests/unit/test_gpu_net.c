@@ -1,5 +1,5 @@
 /*
- * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which
+ * test_gpu_net.c - device memory for RDMA devices: what is asked of the driver and in which
  * order, who gets which landing ring, and when nothing is given. The driver is a table that
  * writes down what it is asked; a GPU is what its attributes say.
  *
@@ -22,21 +22,21 @@
 
 struct cuda_api cu;
 const struct gpu_ops *gpu = &cuda_ops;
-struct lock cuda_lock, fd_number_word;
+struct lock gpu_lock, fd_number_word;
 struct gpu_range gpu_ranges[RANGES];
-struct cuda_ring cuda_rings[RINGS];
+struct gpu_ring gpu_rings[RINGS];
 _Atomic int gpu_path = GPU_PATH_ON;
-_Atomic(gpu_ctx) cuda_ctx;
-bool cuda_paused;
+_Atomic(gpu_ctx) gpu_context;
+bool gpu_paused;
 _Atomic int shim_pid;
-_Atomic unsigned cuda_reading;
-_Atomic bool cuda_ended;
+_Atomic unsigned gpu_reading;
+_Atomic bool gpu_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; ck_abort_msg("locked twice"); }
-bool cuda_lock_soon(void)
+bool gpu_lock_soon(void)
 {
-	lock_take(&cuda_lock);
+	lock_take(&gpu_lock);
 	return true;
 }
 
@@ -62,10 +62,10 @@ static void note(char c)
 	did[n] = c;
 }
 
-bool cuda_allowed(void) { return allowed; }
+bool gpu_allowed(void) { return allowed; }
 bool cuda_bind(void) { return true; }
 bool cuda_hooks_proved(void) { return true; }
-int cuda_ring_of(gpu_ctx ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
+int gpu_ring_of(gpu_ctx ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
 void fd_number_lock(void) { note('('); }
 void fd_number_unlock(void) { note(')'); }
 int fd_moment(int fd) { return fd + 1000; }
@@ -74,9 +74,9 @@ bool fd_may_make(void) { return true; }
 void fd_internal_close(int fd) { ck_assert_int_eq(fd, 1007); fd_open--; }
 
 /* As range.c: from the end, half of it at most. */
-CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
+CUdeviceptr gpu_ring_carve(int ring, uint64_t n)
 {
-	struct cuda_ring *g = &cuda_rings[ring];
+	struct gpu_ring *g = &gpu_rings[ring];
 
 	if (g->size - n < g->all / 2)
 		return 0;
@@ -84,7 +84,7 @@ CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
 	return g->base + g->size;
 }
 
-bool cuda_take_from(gpu_ctx ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov,
+bool gpu_take_from(gpu_ctx ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov,
 		    bool keep)
 {
 	(void)iov, (void)niov;
@@ -147,13 +147,13 @@ static void begin(void)
 				.cuThreadExchangeStreamCaptureMode = mode,
 		.cuCtxGetDevice = device, .cuDeviceGetAttribute = attribute,
 			.cuMemcpyDtoHAsync_v2 = d2h, .cuStreamSynchronize = wait_for };
-	memset(cuda_rings, 0, sizeof cuda_rings);
+	memset(gpu_rings, 0, sizeof gpu_rings);
 	memset(gpu_ranges, 0, sizeof gpu_ranges);
 	for (int i = 0; i < 2; i++)
-		cuda_rings[i] = (struct cuda_ring){ .ctx = i ? OTHER : CTX,
+		gpu_rings[i] = (struct gpu_ring){ .ctx = i ? OTHER : CTX,
 						    .base = BASE + (uint64_t)i * 2 * RING,
 							    .size = RING, .all = RING };
-	cuda_ctx = CTX;
+	gpu_context = CTX;
 	allowed = true;
 	memset(attr, 0, sizeof attr);
 	attr[116] = 1;
@@ -165,9 +165,9 @@ static void begin(void)
 static void end(void)
 {
 	for (uint64_t link = 1; link < 10; link++)
-		cuda_landings_end(link);
+		gpu_landings_end(link);
 	ck_assert_int_eq(fd_open, 0);
-	ck_assert(!cuda_lock.v);
+	ck_assert(!gpu_lock.v);
 }
 
 /* Whoever calls a row does not look whether it is there. */
@@ -185,32 +185,32 @@ END_TEST
  * moment. */
 START_TEST(dma_buf)
 {
-	struct cuda_region r = { BASE, RING, -1, CTX };
+	struct gpu_region r = { BASE, RING, -1, CTX };
 
-	cuda_region_open(&r);
+	gpu_region_open(&r);
 	ck_assert_int_eq(r.dmabuf, 1007);
 	ck_assert_str_eq(did, "P(H)p");
-	cuda_region_close(&r);
+	gpu_region_close(&r);
 	ck_assert_int_eq(r.dmabuf, -1);
 	attr[124] = 0;
-	cuda_region_open(&r);
+	gpu_region_open(&r);
 	ck_assert_int_eq(r.dmabuf, -1);
 	attr[124] = 1;
 	no_handle = true;
-	cuda_region_open(&r);
+	gpu_region_open(&r);
 	ck_assert_int_eq(r.dmabuf, -1);
-	cuda_region_close(&r);
+	gpu_region_close(&r);
 }
 END_TEST
 
 /* A landing ring is one link's until its queue pair has gone; within it, one slot's at a time. */
 START_TEST(whose)
 {
-	struct cuda_region a, b, c;
+	struct gpu_region a, b, c;
 	int x, y, n;
 
-	x = cuda_landing_take(1, 5, &a);
-	y = cuda_landing_take(1, 6, &b);
+	x = gpu_landing_take(1, 5, &a);
+	y = gpu_landing_take(1, 6, &b);
 	ck_assert_int_ge(x, 0);
 	ck_assert_int_ge(y, 0);
 	ck_assert_uint_ne(a.base, b.base);
@@ -218,20 +218,20 @@ START_TEST(whose)
 	ck_assert_uint_eq(a.size & (a.size - 1), 0);
 	ck_assert_uint_ge(a.base, BASE + RING / 2);
 	ck_assert_uint_le(a.base + a.size, BASE + RING);
-	cuda_landing_give(2, 5);			/* another's */
-	ck_assert_int_ne(cuda_landing_take(1, 7, &c), x);
-	cuda_landing_give(1, 5);
-	ck_assert_int_ne(cuda_landing_take(2, 5, &c), x);	/* link 1 can still write there */
-	ck_assert_int_eq(cuda_landing_take(1, 9, &c), x);
+	gpu_landing_give(2, 5);			/* another's */
+	ck_assert_int_ne(gpu_landing_take(1, 7, &c), x);
+	gpu_landing_give(1, 5);
+	ck_assert_int_ne(gpu_landing_take(2, 5, &c), x);	/* link 1 can still write there */
+	ck_assert_int_eq(gpu_landing_take(1, 9, &c), x);
 	ck_assert_uint_eq(c.base, a.base);
-	for (n = 4; cuda_landing_take(3, (uint32_t)n, &c) >= 0; n++)
+	for (n = 4; gpu_landing_take(3, (uint32_t)n, &c) >= 0; n++)
 		;
 	ck_assert_int_eq(n, 4);				/* half of the ring's memory is for
 							 * snapshots */
-	cuda_landings_end(1);
-	ck_assert_int_eq(cuda_landing_take(3, 5, &c), x);	/* nobody else can by now */
-	cuda_ctx = OTHER;
-	ck_assert_int_ge(y = cuda_landing_take(3, 6, &c), 0);
+	gpu_landings_end(1);
+	ck_assert_int_eq(gpu_landing_take(3, 5, &c), x);	/* nobody else can by now */
+	gpu_context = OTHER;
+	ck_assert_int_ge(y = gpu_landing_take(3, 6, &c), 0);
 	ck_assert_uint_ge(c.base, BASE + 2 * RING);	/* the other device's */
 }
 END_TEST
@@ -252,25 +252,25 @@ START_TEST(order)
 {
 	char buf[64];
 	struct iovec v = { buf, sizeof buf };
-	struct cuda_region r;
+	struct gpu_region r;
 	int n;
 
 	attr[116] = gpus[_i].supported;
 	attr[118] = gpus[_i].ordering;
 	attr[117] = gpus[_i].options;
 	no_flush = gpus[_i].no_symbol;
-	n = cuda_landing_take(1, 1, &r);
+	n = gpu_landing_take(1, 1, &r);
 	ck_assert_int_eq(n >= 0, gpus[_i].taken);
 	if (n < 0)
 		return;
 	memset(did, 0, sizeof did);
-	ck_assert_uint_eq(cuda_landing_read(n, 4096, sizeof buf, &v, 1, false), sizeof buf);
+	ck_assert_uint_eq(gpu_landing_read(n, 4096, sizeof buf, &v, 1, false), sizeof buf);
 	ck_assert_str_eq(did, gpus[_i].flushed ? "PFpT" : "T");	/* flushed first, each time */
 	ck_assert_uint_eq(took_from, r.base + 4096);
-	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false), sizeof buf);
+	ck_assert_uint_eq(gpu_landing_read(n, 0, sizeof buf, &v, 1, false), sizeof buf);
 	ck_assert_str_eq(did, gpus[_i].flushed ? "PFpTPFpT" : "TT");
 	flush_fails = 999;
-	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false),
+	ck_assert_uint_eq(gpu_landing_read(n, 0, sizeof buf, &v, 1, false),
 			  gpus[_i].flushed ? 0 : sizeof buf);
 	flush_fails = 0;
 }
@@ -282,31 +282,31 @@ START_TEST(reads)
 {
 	static char buf[2 * GPU_PATH_MIN];
 	struct iovec v[2] = { { buf, 100 }, { buf + 100, GPU_PATH_MIN } };
-	struct cuda_region r;
-	int n = cuda_landing_take(1, 1, &r);
+	struct gpu_region r;
+	int n = gpu_landing_take(1, 1, &r);
 
 	ck_assert_int_ge(n, 0);
-	ck_assert_uint_eq(cuda_landing_read(n, 0, 1 << 20, v, 2, false), GPU_PATH_MIN + 100);
+	ck_assert_uint_eq(gpu_landing_read(n, 0, 1 << 20, v, 2, false), GPU_PATH_MIN + 100);
 	ck_assert_uint_eq(took, GPU_PATH_MIN + 100);
 	ck_assert(kept);
-	cuda_landing_read(n, 0, 1 << 20, v, 1, false);
+	gpu_landing_read(n, 0, 1 << 20, v, 1, false);
 	ck_assert_uint_eq(took, 100);
 	ck_assert(!kept);
-	cuda_landing_read(n, 0, 1 << 20, v, 2, true);
+	gpu_landing_read(n, 0, 1 << 20, v, 2, true);
 	ck_assert(!kept);
 	takes_fail = 1;
-	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
+	ck_assert_uint_eq(gpu_landing_read(n, 0, 100, v, 2, false), 0);
 	takes_fail = 0;
 	allowed = false;
-	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
-	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+	ck_assert_uint_eq(gpu_landing_read(n, 0, 100, v, 2, false), 0);
+	ck_assert_int_eq(gpu_landing_take(1, 2, &r), -1);
 	allowed = true;
 	gpu_path = GPU_PATH_OFF;
-	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
-	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+	ck_assert_uint_eq(gpu_landing_read(n, 0, 100, v, 2, false), 0);
+	ck_assert_int_eq(gpu_landing_take(1, 2, &r), -1);
 	gpu_path = GPU_PATH_ON;
-	cuda_ctx = NULL;
-	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+	gpu_context = NULL;
+	ck_assert_int_eq(gpu_landing_take(1, 2, &r), -1);
 }
 END_TEST
 
@@ -315,28 +315,28 @@ END_TEST
 START_TEST(snapshots)
 {
 	static char buf[1000];
-	struct cuda_ref ref = { .rec = 4, .len = 600 };
-	struct cuda_region r;
+	struct gpu_ref ref = { .rec = 4, .len = 600 };
+	struct gpu_region r;
 	uint64_t at;
 
 	gpu_ranges[4] = (struct gpu_range){ .state = RANGE_LIVE, .ring = 0, .lo = (uintptr_t)buf,
 					    .hi = (uintptr_t)buf + 1000, .data = 8192 };
-	ck_assert(cuda_region_of(&ref, buf + 300, &r, &at));
+	ck_assert(gpu_region_of(&ref, buf + 300, &r, &at));
 	ck_assert_uint_eq(at, BASE + 8192 + 300);
 	ck_assert_uint_eq(r.base, BASE);
 	ck_assert_uint_eq(r.size, RING);
-	ck_assert(!cuda_region_of(&ref, buf + 401, &r, &at));
-	cuda_paused = true;
-	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
-	cuda_paused = false;
-	ck_assert(cuda_region_read(&ref, at, buf, 10));
+	ck_assert(!gpu_region_of(&ref, buf + 401, &r, &at));
+	gpu_paused = true;
+	ck_assert(!gpu_region_of(&ref, buf, &r, &at));
+	gpu_paused = false;
+	ck_assert(gpu_region_read(&ref, at, buf, 10));
 	ck_assert_str_eq(did, "PDSp");
-	cuda_ended = true;
-	ck_assert(!cuda_region_read(&ref, at, buf, 10));
+	gpu_ended = true;
+	ck_assert(!gpu_region_read(&ref, at, buf, 10));
 	ck_assert_str_eq(did, "PDSp");		/* not asked */
-	cuda_ended = false;
+	gpu_ended = false;
 	gpu_ranges[4].hi = 0;
-	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
+	ck_assert(!gpu_region_of(&ref, buf, &r, &at));
 }
 END_TEST
 
@@ -351,7 +351,7 @@ static struct {
 static long gdr_open(const char *path)
 {
 	ck_assert_str_eq(path, "/dev/gdrdrv");
-	ck_assert(!cuda_lock.v);		/* it may take its time */
+	ck_assert(!gpu_lock.v);		/* it may take its time */
 	gdr.opened += gdr.open >= 0;
 	return gdr.open;
 }
@@ -403,60 +403,60 @@ static void gdr_begin(void)
  * is flushed, and the driver copies nothing. */
 START_TEST(window)
 {
-	static uint8_t to[CUDA_SMALL + 32];
-	struct cuda_region r;
+	static uint8_t to[GPU_SMALL + 32];
+	struct gpu_region r;
 	int n;
 
 	gdr_begin();
 	attr[118] = 0;
 	attr[117] = 1;
-	n = cuda_landing_take(1, 1, &r);
+	n = gpu_landing_take(1, 1, &r);
 	ck_assert_int_ge(n, 0);
 	ck_assert_int_eq(gdr.opened, 1);
 	ck_assert_int_eq(gdr.closed, 1);
 	for (size_t at = 0; at < 40; at++)
-		for (size_t len = 0; len <= CUDA_SMALL; len += len < 70 ? 1 : 211) {
-			size_t pos = at < 20 ? at : CHUNK - CUDA_SMALL + at - 39;
+		for (size_t len = 0; len <= GPU_SMALL; len += len < 70 ? 1 : 211) {
+			size_t pos = at < 20 ? at : CHUNK - GPU_SMALL + at - 39;
 
 			if (pos + len > CHUNK)
 				continue;
 			memset(to, 0xee, sizeof to);
 			memset(did, 0, sizeof did);
-			ck_assert(cuda_landing_small(n, pos, to + 1, len));
+			ck_assert(gpu_landing_small(n, pos, to + 1, len));
 			ck_assert_str_eq(did, "PFp");
 			ck_assert_int_eq(memcmp(to + 1, gdr.window + pos, len), 0);
 			ck_assert_int_eq(to[0], 0xee);
 			ck_assert_int_eq(to[len + 1], 0xee);
-			ck_assert_uint_eq(cuda_reading, 0);
+			ck_assert_uint_eq(gpu_reading, 0);
 		}
-	ck_assert(!cuda_landing_small(n, 0, to, CUDA_SMALL + 1));
+	ck_assert(!gpu_landing_small(n, 0, to, GPU_SMALL + 1));
 	flush_fails = 999;
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
 	flush_fails = 0;
 	memset(did, 0, sizeof did);
-	cuda_paused = true;
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
-	cuda_paused = false;
-	cuda_ended = true;
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
-	cuda_ended = false;
+	gpu_paused = true;
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
+	gpu_paused = false;
+	gpu_ended = true;
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
+	gpu_ended = false;
 	allowed = false;
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
 	allowed = true;
 	gpu_path = GPU_PATH_OFF;
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
 	gpu_path = GPU_PATH_ON;
 	ck_assert_str_eq(did, "");
-	ck_assert_uint_eq(cuda_reading, 0);
-	cuda_landing_give(1, 1);
-	ck_assert_int_eq(cuda_landing_take(1, 2, &r), n);
+	ck_assert_uint_eq(gpu_reading, 0);
+	gpu_landing_give(1, 1);
+	ck_assert_int_eq(gpu_landing_take(1, 2, &r), n);
 	ck_assert_int_eq(gdr.opened, 1);	/* as before */
-	ck_assert(cuda_landing_small(n, 0, to, 8));
-	cuda_windows_end();	/* in another process: not ours to end */
-	ck_assert(cuda_landing_small(n, 0, to, 8));
+	ck_assert(gpu_landing_small(n, 0, to, 8));
+	gpu_windows_end();	/* in another process: not ours to end */
+	ck_assert(gpu_landing_small(n, 0, to, 8));
 	shim_pid = getpid();
-	cuda_windows_end();
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	gpu_windows_end();
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
 }
 END_TEST
 
@@ -470,7 +470,7 @@ static const struct { long open, version, pin, map; unsigned module, least; } no
 
 START_TEST(windowless)
 {
-	struct cuda_region r;
+	struct gpu_region r;
 	uint8_t to[8];
 	int n;
 
@@ -481,15 +481,15 @@ START_TEST(windowless)
 	gdr.map = no_window[_i].map;
 	gdr.module = no_window[_i].module;
 	gdr.least = no_window[_i].least;
-	n = cuda_landing_take(1, 1, &r);
+	n = gpu_landing_take(1, 1, &r);
 	ck_assert_int_ge(n, 0);
-	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	ck_assert(!gpu_landing_small(n, 0, to, 8));
 	if (!arch_can_stream_read())	/* then nobody tries */
 		return;
 	ck_assert_int_eq(gdr.opened, gdr.closed);
 	gdr.open = -ENOENT;
-	cuda_landing_give(1, 1);
-	ck_assert_int_eq(cuda_landing_take(1, 2, &r), n);
+	gpu_landing_give(1, 1);
+	ck_assert_int_eq(gpu_landing_take(1, 2, &r), n);
 	ck_assert_int_eq(gdr.opened, no_window[_i].open >= 0);
 }
 END_TEST

@@ -1,17 +1,17 @@
 /*
- * cuda_desc.h - what an offer of device memory points to: a structure in the sender's memory,
+ * gpu_desc.h - what an offer of device memory points to: a structure in the sender's memory,
  * which the receiver reads by process_vm_readv(2), as it reads the block itself if it cannot use
  * this. It is constant while the offer stands. Once a millisecond for each ring; in between the
  * offer's own words (ring.h) are enough.
  */
-#ifndef RDMASHIM_CUDA_DESC_H
-#define RDMASHIM_CUDA_DESC_H
+#ifndef RDMASHIM_GPU_DESC_H
+#define RDMASHIM_GPU_DESC_H
 
 #include <stdint.h>
 
-#define CUDA_DESC_MAGIC 0x31414455434d4452ull	/* grows with the layout */
+#define GPU_DESC_MAGIC 0x31414455434d4452ull	/* grows with the layout */
 
-struct cuda_desc {
+struct gpu_desc {
 	uint64_t magic;
 	uint64_t ring_id;	/* random: a ring made later at the same place is another one */
 	uint64_t ring_size;
@@ -21,7 +21,7 @@ struct cuda_desc {
 	uint8_t ipc[64];	/* CUipcMemHandle of the ring */
 	uint8_t uuid[16];	/* of its device */
 };
-_Static_assert(sizeof(struct cuda_desc) == 136,
+_Static_assert(sizeof(struct gpu_desc) == 136,
 	       "read by other processes: another magic when it changes");
 
 #endif
