@@ -262,6 +262,10 @@ static bool do_read(struct qp *q, struct pkt *p)
 		refuse(q, NAK_INVALID);
 		return false;
 	}
+	if (p->total && p->offset >= p->total) {
+		refuse(q, NAK_INVALID);
+		return false;
+	}
 	if (!(q->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) ||
 	    (p->total && !mr_check(p->rkey, q->pd, p->raddr, p->total, IBV_ACCESS_REMOTE_READ))) {
 		refuse(q, NAK_ACCESS);
