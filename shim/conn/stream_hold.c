@@ -24,6 +24,7 @@
 #include <sys/time.h>
 
 #include "base/shim.h"
+#include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/stream_wait.h"
@@ -69,15 +70,33 @@ static int rate(int fd, unsigned long *ret)
 	return (int)sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, ret, &len);
 }
 
+/* Both ends have one address of this host: it goes by the loopback device. */
+static bool at_home(int fd)
+{
+	struct sockaddr_storage own, peer;
+	uint32_t own_len = sizeof own, peer_len = sizeof peer;
+
+	if (sys(SYS_getsockname, fd, &own, &own_len) < 0 ||
+	    sys(SYS_getpeername, fd, &peer, &peer_len) < 0)
+		return false;
+	sockaddr_normal(&own);
+	sockaddr_normal(&peer);
+	sockaddr_no_port(&own);
+	sockaddr_no_port(&peer);
+	return sockaddr_loopback((void *)&peer) || sockaddr_same((void *)&own, (void *)&peer);
+}
+
 /* What the reader takes at once TCP sends at once, and nothing waits to be sent: so it is paced,
- * too. Whoever reads before he can be cut over has something to read. */
+ * too. Whoever reads before he can be cut over has something to read. Within the host only: a
+ * socket that was paced once the kernel paces to its end, by its round trip, which is nothing
+ * here and much elsewhere. */
 static void pace(struct stream *s, int fd)
 {
 	unsigned long own = 0, most = shim_tunables()->earn_hold * (1000000 / PACE_US);
 
 	most = most > PACE_LEAST ? most : PACE_LEAST;
 	s->snd.hold.pace = 0;
-	if (rate(fd, &own) >= 0 && own == NO_PACE &&
+	if (at_home(fd) && rate(fd, &own) >= 0 && own == NO_PACE &&
 	    sys(SYS_setsockopt, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &most, sizeof most) >= 0)
 		s->snd.hold.pace = most;
 }
