@@ -66,10 +66,14 @@ int search_ask(struct stream *s, struct link *l, const struct identity *end)
 /* ---- what comes ---- */
 
 /* Is it still the connection of its names? One that was reset, and is not closed yet, leaves them
- * to another, whose other end somebody can prove. The fd is its own, or the answer is a guess. */
+ * to another, whose other end somebody can prove. The fd is its own, or the answer is a guess.
+ * Where the kernel does not say, it tells no counts either, and nothing is cut over. */
 static bool has_its_names(const struct stream *s)
 {
-	return stream_tcp_state(atomic_load(&s->fd)) == TCP_ESTABLISHED;
+	int state = stream_tcp_state(atomic_load(&s->fd));
+
+	return state < 0 || state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT ||
+	       state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2;
 }
 
 /* Has the server's stream the ends `mine`? */

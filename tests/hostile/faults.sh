@@ -273,7 +273,7 @@ declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid getresuid getresgid clock_gettime sched_yield exit_group: cannot fail
-dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup:
+accept dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup:
 	calls of the program that are passed on, or after which it is another
 io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6:
 	the same
