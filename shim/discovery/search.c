@@ -139,13 +139,18 @@ static void not_answered(struct stream *s)
 	search_failed(s, why, why != REASON_OTHER_USER);
 }
 
+#define WORD_EACH_US 1000000	/* the kernel is asked so often, for a word on the screen */
+
 /* Why it stays on TCP, where `across` is why it is not looked for in other namespaces. */
 static enum reason elsewhere(struct stream *s, enum reason across)
 {
+	static _Atomic uint64_t next;
+	uint64_t now = now_us();
 	bool leaves;
 
-	if (across != REASON_REMOTE || s->search.across_done)
+	if (across != REASON_REMOTE || s->search.across_done || now < atomic_load(&next))
 		return across;
+	atomic_store(&next, now + WORD_EACH_US);
 	lock_take(&s->rcv.lock);		/* the fd stays this socket */
 	leaves = atomic_load(&s->fd) >= 0 &&
 		 identity_leaves_host(atomic_load(&s->fd), (void *)&s->addr.local,
