@@ -150,10 +150,11 @@ static void serve(int ep, int fd)
 	if (c->from == c->to) {
 		int q = 0;
 
-		/* what a program takes memory for: the kernel never has so much */
+		n = vectors ? take(fd, c->buf, sizeof c->buf) : read(fd, c->buf, sizeof c->buf);
+		/* what a program takes memory for: the kernel never has so much. Behind the read,
+		 * since a block that was counted goes by the ring. */
 		if (!ioctl(fd, FIONREAD, &q) && q > FIONREAD_MOST)
 			die("FIONREAD");
-		n = vectors ? take(fd, c->buf, sizeof c->buf) : read(fd, c->buf, sizeof c->buf);
 		if (n <= 0) {
 			if (n == 0 || errno != EAGAIN)
 				gone(ep, fd);
