@@ -128,6 +128,8 @@ static int port_of_reader(void)
 	return atoi(line);
 }
 
+static bool reader_has_cut;
+
 /* The reader's own direction is cut over meanwhile or not, and falls back if it wants to. */
 static struct ctl_msg hear_cut(struct peer *h, unsigned msg)
 {
@@ -138,6 +140,7 @@ static struct ctl_msg hear_cut(struct peer *h, unsigned msg)
 		if (m.index == CUT_MSG_ARM) {
 			say_cut(h, CUT_MSG_ARMED, m.epoch, 0);
 		} else if (m.index == CUT_MSG_CUT) {
+			reader_has_cut = true;
 			at = m.off;
 			say_cut(h, CUT_MSG_CUT_OK, m.epoch, 0);
 		} else if (m.index == CUT_MSG_REWIND) {
@@ -225,7 +228,8 @@ static void move_on(struct peer *h, enum order order, uint64_t cut)
 		hear_cut(h, CUT_MSG_FROZEN);
 	}
 	if (order == LEFT) {
-		hear_cut(h, CUT_MSG_CUT);
+		if (!reader_has_cut)
+			hear_cut(h, CUT_MSG_CUT);
 		policy_says_off();
 		hear_cut(h, CUT_MSG_FROZEN);
 		hear_cut(h, CUT_MSG_BACK);
