@@ -4,9 +4,7 @@
 # and into memory that is written over and unmapped as soon as its call is over, while signals come,
 # children write over what they inherit, paths fail and streams go to TCP and back in the middle;
 # nothing comes into a buffer behind its call. Who does not do it, or has no room for it, copies.
-# Not in make check before the fault is found that docs/zerocopy.md tells of: PULL=1.
 . "$(dirname "$0")/lib.sh"
-[[ -n ${PULL-} ]] || skip "rdma_pull has a known fault (docs/zerocopy.md): PULL=1 runs this"
 library 'earn_bytes 0' 'rdma_pull 128K'
 PULL=$TOP/tests/nic/pull.py
 OTHER=$RDMASHIM_CONF
