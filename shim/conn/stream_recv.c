@@ -557,6 +557,11 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->rcv.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
+		/* what comes next may have been read in a handler */
+		if (done && signals_since(call.mark)) {
+			lock_give(&s->rcv.lock);
+			return (ssize_t)done;
+		}
 		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
 			lock_give(&s->rcv.lock);
 			return r;
