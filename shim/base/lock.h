@@ -89,4 +89,18 @@ static inline void lock_give(struct lock *l)
 	critical_leave();
 }
 
+/* For a while: whoever wants the lock has it, and what it guards may be another thing afterwards.
+ * The program's handlers wait all the same: one that jumped out would not come back to it. */
+static inline void lock_leave(struct lock *l)
+{
+	critical_enter();
+	lock_give(l);
+}
+
+static inline void lock_back(struct lock *l)
+{
+	lock_take(l);
+	critical_leave();
+}
+
 #endif

@@ -506,11 +506,9 @@ static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint
 	r = peer_memory_begin(was.link, was.sh, iov, n, from, len, &p);
 	if (r)
 		return r;
-	critical_enter();
-	lock_give(&s->rcv.lock);
+	lock_leave(&s->rcv.lock);
 	peer_memory_copy(&p);
-	lock_take(&s->rcv.lock);
-	critical_leave();
+	lock_back(&s->rcv.lock);
 	is = turn_of(s);
 	if (same_turn(&was, &is))
 		return peer_memory_end(was.link, &p);

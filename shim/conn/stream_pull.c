@@ -262,11 +262,9 @@ size_t pull_await(struct stream *s, uint32_t gen)
 
 	if (l && l->stat)
 		w.within += 2ull * atomic_load(&l->stat->rtt);
-	critical_enter();
-	lock_give(&s->snd.lock);
+	lock_leave(&s->snd.lock);
 	b = bell_thread();
-	lock_take(&s->snd.lock);
-	critical_leave();
+	lock_back(&s->snd.lock);
 	while (atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
 		int fd;
 
@@ -278,11 +276,9 @@ size_t pull_await(struct stream *s, uint32_t gen)
 			sleep_over(b);
 			break;
 		}
-		critical_enter();
-		lock_give(&s->snd.lock);
+		lock_leave(&s->snd.lock);
 		sleep_for(s, b, fd, LOOK_NS);
-		lock_take(&s->snd.lock);
-		critical_leave();
+		lock_back(&s->snd.lock);
 	}
 	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)
 		return 0;

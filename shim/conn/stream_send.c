@@ -330,11 +330,9 @@ static size_t await_take(struct stream *s, uint32_t gen)
 	uint64_t start = now_ns(), now = start, n;
 
 	most = most > STUCK_LEAST_NS ? most : STUCK_LEAST_NS;
-	critical_enter();
-	lock_give(&s->snd.lock);
+	lock_leave(&s->snd.lock);
 	b = bell_thread();
-	lock_take(&s->snd.lock);
-	critical_leave();
+	lock_back(&s->snd.lock);
 	/* Closed: then it was settled. */
 	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)
 		return 0;
@@ -354,11 +352,9 @@ static size_t await_take(struct stream *s, uint32_t gen)
 		until = now + STUCK_LOOK_NS;
 		if (s->direct.until > now && s->direct.until < until)
 			until = s->direct.until;
-		critical_enter();
-		lock_give(&s->snd.lock);
+		lock_leave(&s->snd.lock);
 		stream_doze(b, until);
-		lock_take(&s->snd.lock);
-		critical_leave();
+		lock_back(&s->snd.lock);
 		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)
 			return 0;
 	}
