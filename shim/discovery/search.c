@@ -482,21 +482,27 @@ static void be_asked_too(struct stream *s)
 		search_client_names += !search_name_open(s);
 }
 
+/* By a link that there is, or when one is there that is being made. 1: done; 0: there is none; or
+ * -errno. end: as of ask_next(). */
+static int ask_or_wait(struct stream *s, const struct identity *end)
+{
+	struct link *hello;
+	int r = ask_next(s, end);
+
+	hello = r ? NULL : hello_under_way(s);
+	if (!hello)
+		return r;
+	wait_for(s, hello);
+	return 1;
+}
+
 /* Who answers nothing over links, and has no name (yet): again. */
 static void try_across(struct stream *s, uint64_t now)
 {
-	struct link *hello;
 	int r;
 
 	s->search.hello = 0;
-	r = ask_next(s, NULL);
-	if (r > 0)
-		return;
-	hello = r ? NULL : hello_under_way(s);
-	if (hello) {
-		wait_for(s, hello);
-		return;
-	}
+	r = ask_or_wait(s, NULL);
 	if (!r)
 		r = across_connect(s);
 	if (r > 0)
@@ -514,7 +520,6 @@ static void try_across(struct stream *s, uint64_t now)
 static void try_client(struct stream *s, uint64_t now)
 {
 	struct identity end;
-	struct link *hello;
 	int r;
 
 	s->search.hello = 0;
@@ -522,14 +527,7 @@ static void try_client(struct stream *s, uint64_t now)
 	if (r > 0) {
 		if (stranger(s, &end))
 			return;
-		r = ask_next(s, &end);
-		if (r > 0)
-			return;
-		hello = r ? NULL : hello_under_way(s);
-		if (hello) {
-			wait_for(s, hello);
-			return;
-		}
+		r = ask_or_wait(s, &end);
 		if (!r)
 			r = connect_to(s, &end);
 		if (r > 0)
