@@ -1,8 +1,9 @@
 /* sock.c - see sock.h. Locks: none. */
 #include "base/sock.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/sys.h"
@@ -103,6 +104,15 @@ void tuple_ends(const struct ctl_tuple *t, struct sockaddr_storage *local,
 {
 	end_of(local, t, t->laddr, t->lport);
 	end_of(peer, t, t->paddr, t->pport);
+}
+
+bool socket_tcp_info(int fd, struct tcp_info *ret)
+{
+	uint32_t len = sizeof *ret;
+
+	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, ret, &len) >= 0 &&
+	       len >= offsetof(struct tcp_info, tcpi_bytes_retrans) +
+			       sizeof ret->tcpi_bytes_retrans;
 }
 
 bool socket_is_plain_tcp(int fd)

@@ -30,6 +30,9 @@ void tuple_ends(const struct ctl_tuple *t, struct sockaddr_storage *local,
 bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
 void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
 
+struct tcp_info;	/* that of linux/tcp.h; glibc's stops earlier */
+/* As far as tcpi_bytes_retrans. False: not known, as before Linux 4.19. */
+bool socket_tcp_info(int fd, struct tcp_info *ret);
 bool socket_is_plain_tcp(int fd);	/* SOCK_STREAM, IPPROTO_TCP, no ULP */
 void socket_mark(int fd);		/* says that the library is here: discovery/identity.h */
 

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <stddef.h>
 
+#include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 
@@ -34,13 +35,11 @@ static void at_least(_Atomic uint64_t *count, uint64_t n)
 void stream_count_tcp_only(struct stream *s)
 {
 	struct tcp_info i = { .tcpi_state = 0 };
-	uint32_t len = sizeof i;
 	int fd = atomic_load(&s->fd);
 	bool fin;
 
 	if (!stream_tcp_only(s) || fd < 0 || !atomic_load(&s->connected) || others_use(s) ||
-	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 ||
-	    len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof i.tcpi_bytes_retrans)
+	    !socket_tcp_info(fd, &i))
 		return;
 	/* counts as a byte received */
 	fin = i.tcpi_state == CLOSE_WAIT || i.tcpi_state == LAST_ACK || i.tcpi_state == CLOSING;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/sock.h"
 #include "base/sys.h"
 
 /* ---- the header ---- */
@@ -128,11 +129,8 @@ bool learn_disturbs(int fd)
 bool learn_count(int fd, bool client, struct learn_counts *c)
 {
 	struct tcp_info i = { .tcpi_state = 0 };
-	uint32_t len = sizeof(i);
 
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 ||
-	    len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof(i.tcpi_bytes_retrans) ||
-	    i.tcpi_state != ESTABLISHED)
+	if (!socket_tcp_info(fd, &i) || i.tcpi_state != ESTABLISHED)
 		return false;
 	c->sent = (uint32_t)(i.tcpi_bytes_sent - i.tcpi_bytes_retrans);
 	c->received = (uint32_t)i.tcpi_bytes_received;
@@ -249,11 +247,9 @@ static short asked_again(int fd)
 bool learn_true_error(struct learn *l, int fd)
 {
 	struct tcp_info i = { .tcpi_state = ESTABLISHED };
-	uint32_t len = sizeof(i);
 
 	drain(l, fd);
-	if (!(asked_again(fd) & POLLHUP) ||
-	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 || i.tcpi_state != CLOSE)
+	if (!(asked_again(fd) & POLLHUP) || !socket_tcp_info(fd, &i) || i.tcpi_state != CLOSE)
 		return false;
 	drain(l, fd);
 	return asked_again(fd) & POLLERR;

@@ -46,7 +46,7 @@ MUTANTS = [
      "the same of poll() and select()",
      "TESTS=unit/test_learn", 1),
     ("LEARN_STATE", "shim/netns/learn.c",
-     "&i, &len) < 0 || i.tcpi_state != CLOSE)", "&i, &len) < 0)",
+     "!socket_tcp_info(fd, &i) || i.tcpi_state != CLOSE)", "!socket_tcp_info(fd, &i))",
      "a header that comes after the queue was emptied is taken for an error",
      "TESTS=unit/test_learn", 1),
     ("OVERFLOW_UID", "shim/discovery/identity.c",
