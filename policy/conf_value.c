@@ -34,7 +34,6 @@ static enum conf_type unit_type(enum conf_type type)
 }
 
 static const char *const gpu_paths[] = { "off", "eager", "lazy" };
-#define HELPERS_AUTO 9	/* one more than the most: base/copy.h */
 static const char *const aliases[] = { "any", "none" };
 
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
@@ -52,7 +51,7 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 					      : aliases[value < 2 ? value : 0]);
 		return buf;
 	}
-	if (type == CONF_T_helpers && value == HELPERS_AUTO) {
+	if (type == CONF_T_helpers && value == COPY_THREADS_AUTO) {
 		fmt_string(buf, len, "auto");
 		return buf;
 	}
@@ -132,7 +131,7 @@ int conf_parse_value(struct parser *p, const struct conf_row *row, const struct 
 			       : conf_fail_word(p, w, "is neither any nor none",
 						"write alias any or alias none", aliases, 2);
 	if (row->type == CONF_T_helpers && word_is(w->s, w->len, "auto")) {
-		*ret = HELPERS_AUTO;
+		*ret = COPY_THREADS_AUTO;
 		return 0;
 	}
 	n = parse_digits(w->s, w->len, ret, &over);

@@ -53,9 +53,11 @@ enum stream_role { ROLE_CLIENT, ROLE_SERVER, ROLE_ANY };
  * Tunables, one row each in policy/conf.def:
  *   CONF(name, type, default, min, max, unit, "one line of documentation")
  * type is one of bool, size (bytes; suffixes K M G), time (microseconds; suffixes us ms s), pow2
- * (a size that is a power of two), count. struct policy_tunables, parser, defaults and
- * documentation come from the table.
+ * (a size that is a power of two), count, helpers (a count, or auto). struct policy_tunables,
+ * parser, defaults and documentation come from the table.
  */
+#define COPY_THREADS_AUTO 9	/* `copy_threads auto`: above all numbers */
+
 struct policy_tunables {
 #define CONF(name, type, dflt, min, max, unit, doc) uint64_t name;
 #include "conf.def"

@@ -20,7 +20,6 @@
 
 #define COPY_SHARE_MIN (64 * 1024)	/* bytes: less is copied by the caller alone */
 #define COPY_CALL_MIN  (256 * 1024)	/* bytes of one call that are worth a wake-up of helpers */
-#define COPY_THREADS_AUTO 9		/* as a value of `copy_threads`: above all numbers */
 
 /* A call is about to copy `left` bytes. How many threads will share it, the caller among them:
  * 1, until others are there. */
