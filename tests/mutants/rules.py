@@ -102,10 +102,14 @@ MUTANTS = [
     ("GONE_FD", "shim/conn/stream_recv.c",
      "		if (!stream_still_named(s, gen, &fd)) {\n"
      "			lock_give(&s->rcv.lock);\n			return done ? "
-     "(ssize_t)done : -EBADF;\n		}\n		if (!done",
-     "		(void)gen;\n		if (!done",
+     "(ssize_t)done : -EBADF;\n		}\n		/* what comes next",
+     "		(void)gen;\n		/* what comes next",
      "a call that slept goes on with an fd that is another file by now",
      "SHIM=build/librdmashim.so bash tests/snippets/run.sh threads", 1),
+    ("READ_IN_HANDLER", "shim/conn/stream_recv.c",
+     "if (done && signals_since(call.mark)) {", "if (0) {",
+     "a call goes on behind bytes that a handler has read",
+     APP + "signals.sh", 1),
     ("OVERFLOW", "shim/conn/late.c",
      "	if (waited < b.least)\n		return LATE_WAIT;\n", "	if (b.least)\n		return "
      "LATE_WAIT;\n",
