@@ -11,22 +11,7 @@ make_file "$TMP/www/20m" 20000000
 job() {
 	local port front splice
 	free_port port
-	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 1;
-	daemon off;
-	user root;
-	pid $TMP/nginx.pid;
-	error_log $TMP/nginx-error.log warn;
-	events { worker_connections 200; }
-	http {
-		access_log off;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
-		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
-		server { listen 127.0.0.1:$port; root $TMP/www; }
-	}
-	END
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-	wait_port "$port"
+	start_nginx "$port" 1 <<<"server { listen 127.0.0.1:$port; root $TMP/www; }"
 	for splice in "" "option splice-auto"; do
 		free_port front
 		cat >"$TMP/haproxy.cfg" <<-END

@@ -265,6 +265,29 @@ balanced() {
 		"$RX_FAST on a fast path"
 }
 
+# start_nginx PORT WORKERS <HTTP: as the server's end, until it listens; HTTP is what stands in
+# `http {}`.
+start_nginx() {
+	{
+		cat <<-END
+		worker_processes $2;
+		daemon off;
+		user root;
+		pid $TMP/nginx.pid;
+		error_log $TMP/nginx-error.log warn;
+		events { worker_connections 1000; }
+		http {
+		access_log off;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
+		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		END
+		cat
+		echo "}"
+	} >"$TMP/nginx.conf"
+	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
+	wait_port "$1"
+}
+
 # two_ends CMD...: CMD... server PORT, and when that listens, CMD... client PORT, whose output is
 # to be compared. Both must end well.
 two_ends() {

@@ -7,26 +7,15 @@ mkdir "$TMP/www"
 make_file "$TMP/www/1k" 1024
 make_file "$TMP/www/64m" 67108864
 
-configure() {
-	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 2;
-	daemon off;
-	user root;
-	pid $TMP/nginx.pid;
-	error_log $TMP/nginx-error.log warn;
-	events { worker_connections 1000; }
-	http {
-		access_log off;
-		sendfile ${1};
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
-		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
-		keepalive_requests 100000;
-		server {
-			listen 127.0.0.1:$port reuseport;
-			root $TMP/www;
-			location /proxied/ { proxy_pass http://127.0.0.1:$port/;
-				proxy_http_version 1.1; proxy_buffering off; }
-		}
+begin() {
+	start_nginx "$port" 2 <<-END
+	sendfile ${1};
+	keepalive_requests 100000;
+	server {
+		listen 127.0.0.1:$port reuseport;
+		root $TMP/www;
+		location /proxied/ { proxy_pass http://127.0.0.1:$port/;
+			proxy_http_version 1.1; proxy_buffering off; }
 	}
 	END
 }
@@ -37,9 +26,7 @@ job() {
 	local port u i sendfile
 	for sendfile in on off; do
 		free_port port
-		configure $sendfile
-		server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-		wait_port "$port"
+		begin $sendfile
 		u=http://127.0.0.1:$port
 		{
 			for i in 1 2; do get "$u/64m" | sha256sum; done
@@ -68,9 +55,7 @@ job() {
 job_proxy() {
 	local port
 	free_port port
-	configure on
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-	wait_port "$port"
+	begin on
 	{
 		get "http://127.0.0.1:$port/proxied/64m" | sha256sum
 		get "http://127.0.0.1:$port/proxied/1k?[1-200]" | sha256sum

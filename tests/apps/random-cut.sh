@@ -66,16 +66,7 @@ job_nginx() {
 	[[ -s $TMP/www/1g ]] || make_file "$TMP/www/1g" 1000000000
 	want=$(sha256sum <"$TMP/www/1g")
 	free_port port
-	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 2; daemon off; user root; pid $TMP/nginx.pid;
-	error_log $TMP/nginx-error.log warn;
-	events { }
-	http { access_log off; server { listen 127.0.0.1:$port; root $TMP/www; }
-		client_body_temp_path $TMP/b; proxy_temp_path $TMP/p; fastcgi_temp_path $TMP/f;
-		uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s; }
-	END
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-	wait_port "$port"
+	start_nginx "$port" 2 <<<"server { listen 127.0.0.1:$port; root $TMP/www; }"
 	for_secs run_nginx
 	stop "$SRV"
 	rm -f "$TMP/www/1g"

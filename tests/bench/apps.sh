@@ -76,27 +76,16 @@ bench_memcached() {
 	stop "$SRV"
 }
 
-nginx_conf() {
-	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 2;
-	daemon off;
-	user root;
-	pid $TMP/nginx.pid;
-	error_log $TMP/nginx-error.log warn;
-	events { worker_connections 1000; }
-	http {
-		access_log off;
-		sendfile on;
-		keepalive_requests 10000000;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
-		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
-		server {
-			listen 127.0.0.1:$port reuseport;
-			listen 127.0.0.1:$tls ssl reuseport;
-			ssl_certificate $TMP/cert.pem;
-			ssl_certificate_key $TMP/key.pem;
-			root $TMP/www;
-		}
+web_server() {
+	start_nginx "$port" 2 <<-END
+	sendfile on;
+	keepalive_requests 10000000;
+	server {
+		listen 127.0.0.1:$port reuseport;
+		listen 127.0.0.1:$tls ssl reuseport;
+		ssl_certificate $TMP/cert.pem;
+		ssl_certificate_key $TMP/key.pem;
+		root $TMP/www;
 	}
 	END
 }
@@ -112,9 +101,7 @@ bench_nginx() {
 	local port tls
 	free_port port
 	free_port tls
-	nginx_conf
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-	wait_port "$port"
+	web_server
 	wrk_figure nginx_1k 40 "http://127.0.0.1:$port/1k"
 	wrk_figure nginx_1m 10 "http://127.0.0.1:$port/1m"
 	wrk_figure nginx_https_1k 40 "https://127.0.0.1:$tls/1k"
@@ -126,10 +113,8 @@ bench_haproxy() {
 	free_port port
 	free_port tls
 	free_port front
-	nginx_conf
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
+	web_server
 	back=$SRV
-	wait_port "$port"
 	cat >"$TMP/haproxy.cfg" <<-END
 	global
 		nbthread 1

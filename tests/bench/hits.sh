@@ -120,23 +120,10 @@ curl_ten() {
 run_curl() {
 	local port
 	free_port port
-	cat >"$TMP/nginx.conf" <<-END
-	worker_processes 1;
-	daemon off;
-	user root;
-	pid $TMP/nginx.pid;
-	error_log $TMP/nginx-error.log warn;
-	events { worker_connections 1000; }
-	http {
-		access_log off;
-		sendfile on;
-		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy;
-		fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
-		server { listen 127.0.0.1:$port; root $TMP/www; }
-	}
+	start_nginx "$port" 1 <<-END
+	sendfile on;
+	server { listen 127.0.0.1:$port; root $TMP/www; }
 	END
-	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
-	wait_port "$port"
 	took curl_ten "$port"
 	cmp "$TMP/www/file" "$TMP/copy" || fail "curl: wrong bytes"
 	stop "$SRV"
@@ -179,22 +166,11 @@ pg_dump_it() { client "$PG/pg_dump" -h 127.0.0.1 -p "$port" -U postgres -f "$TMP
 can_dask() { /usr/bin/python3 -c 'import distributed' 2>/dev/null; }
 # Blocks of 8 MB that one worker makes and the other takes; the program tells its own time.
 run_dask() {
-	local port address w workers=() job=(/usr/bin/python3 "$TOP/tests/zoo/dask_job.py")
-	export HOME=$TMP DASK_DISTRIBUTED__ADMIN__LOG_FORMAT="%(message)s"
-	free_port port
-	address=tcp://127.0.0.1:$port
-	server "${job[@]}" scheduler "$address"
-	wait_port "$port" 30
-	for w in one two; do
-		rm -rf "${TMP:?}/$w"
-		mkdir "$TMP/$w"
-		start server "$TMP/$w.log" "${job[@]}" worker "$address" "$w" "$TMP/$w"
-		workers+=("$PID")
-	done
-	took client timeout 60 "${job[@]}" blocks "$address"
+	. "$TOP/tests/zoo/dask.bash"
+	start_dask
+	took client timeout 60 "${DASK[@]}" blocks "$ADDRESS"
 	TOOK=$(awk '$1 == "took" { print $2 }' "$LOG")
-	finish "$SRV" 20 || fail "dask: the scheduler"
-	for w in "${workers[@]}"; do finish "$w" 20 || fail "dask: a worker"; done
+	end_dask
 }
 
 can_bulk() { [[ -x $B/bench/bulk ]]; }
