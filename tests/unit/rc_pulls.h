@@ -248,15 +248,20 @@ static void say(const struct rc_rec *r, const struct said *w)
 	lie(buf, (r->flags & RC_SHORT ? RC_SHORT_BYTES : sizeof *r) + r->len);
 }
 
-START_TEST(false_word)
+/* A block stands behind 700 bytes that were read. */
+static struct pull_mem offered(void)
 {
-	struct pull_mem m;
-
 	may_pull();
 	fake_sent = NULL;
 	put(0, 0, 700);
 	settle();
-	m = offer(0, 1, 9000, 1);
+	return offer(0, 1, 9000, 1);
+}
+
+START_TEST(false_word)
+{
+	struct pull_mem m = offered();
+
 	ck_assert_int_eq(end[1].died, 0);
 	say(&false_words[_i].rec, &false_words[_i].said);
 	ck_assert_int_eq(end[1].died, 1);
@@ -273,13 +278,8 @@ START_TEST(word_twice)
 		SAYS(RC_TAKEN, 700, 32, 0, 10, 0, 1, 1),
 		SAYS(RC_TAKEN, 700, 32, 0, 10, 0, 1, 1),
 	};
-	struct pull_mem m;
+	struct pull_mem m = offered();
 
-	may_pull();
-	fake_sent = NULL;
-	put(0, 0, 700);
-	settle();
-	m = offer(0, 1, 9000, 1);
 	if (_i == 2)
 		rc_pull_reads(end[1].rc, 0);
 	say(&words[2 * (_i % 2)].rec, &words[2 * (_i % 2)].said);
