@@ -148,7 +148,7 @@ if [[ ! -e $policy ]]; then
 fi
 echo "installing: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get -q update && $apt; } >"$log" 2>&1 </dev/null 9>&-; then
+if ! { apt-get -q update && $apt -o DPkg::Lock::Timeout=300; } >"$log" 2>&1 </dev/null 9>&-; then
 	tail -n 20 "$log" >&2
 	done_if_there "could not install: ${missing[*]}"
 fi
