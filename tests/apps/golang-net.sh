@@ -27,8 +27,8 @@ for pkg in net os/exec os/signal; do
 		fail "go test -c $pkg: $(tail -n 5 "$TMP/go.log")"
 	begin_mode bare
 	policy
-	(cd "$src/$pkg" && run_with none timeout -s KILL 200 "$TMP/$name.test" -test.v -test.short) \
-		>"$TMP/$name.bare" 2>&1
+	(cd "$src/$pkg" && run_with none timeout -s KILL 200 "$TMP/$name.test" -test.v \
+		-test.short) >"$TMP/$name.bare" 2>&1
 	results "$TMP/$name.bare" >"$TMP/$name.bare.results"
 	n=$(grep -c ' PASS$' "$TMP/$name.bare.results")
 	((n > 5)) || fail "$pkg: only $n pass without the library"
