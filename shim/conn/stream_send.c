@@ -493,6 +493,11 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->snd.lock);
 			return x.done ? (ssize_t)x.done : -EBADF;
 		}
+		/* what a handler has sent meanwhile would lie in the middle */
+		if (x.done && signals_since(call.mark)) {
+			lock_give(&s->snd.lock);
+			return (ssize_t)x.done;
+		}
 		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
 		if (!x.done && short_send(s, iov, n)) {
 			lock_give(&s->snd.lock);

@@ -207,6 +207,11 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 			lock_give(&s->snd.lock);
 			return f->done ? (ssize_t)f->done : -EBADF;
 		}
+		/* what a handler has sent meanwhile would lie in the middle */
+		if (f->done && signals_since(call.mark)) {
+			lock_give(&s->snd.lock);
+			return (ssize_t)f->done;
+		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = send_some_file(s, fd, f, nonblock);
 		if (f->done)

@@ -368,7 +368,8 @@ static const struct { const char *name; void (*run)(void); } scenes[] = {
 #define SCENE(f) { #f, f }
 	SCENE(installed), SCENE(delivery), SCENE(waits), SCENE(send_waits), SCENE(accepts),
 		SCENE(pipes), SCENE(children),
-	SCENE(timeouts), SCENE(send_in_handler), SCENE(recv_in_handler), SCENE(jump_out_of_recv),
+	SCENE(timeouts), SCENE(send_in_handler), SCENE(long_send_in_handler),
+		SCENE(sendfile_in_handler), SCENE(recv_in_handler), SCENE(jump_out_of_recv),
 		SCENE(jump_out_of_send),
 	SCENE(queue_storm), SCENE(reset_storm), SCENE(fork_storm),
 };

@@ -22,7 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -211,6 +213,31 @@ static long demux(int s)
 	return r < 0 ? -5 : (long)(n[0] * 1000003 + n[1]);
 }
 
+/* Where a handler's bytes begin, by how many others came before; where the calls that they may
+ * lie between end. Both processes have it. */
+#define PLACES 20000
+static struct places {
+	uint64_t begin[PLACES], end[PLACES];
+	int nbegin, nend;
+} *places;
+
+static long between(int s)
+{
+	static unsigned char b[65536];
+	uint64_t n = 0;
+	bool in = false;
+	ssize_t r;
+
+	while ((r = recv(s, b, sizeof(b), 0)) > 0)
+		for (ssize_t i = 0; i < r; i++) {
+			if (b[i] >> 7 && !in && places->nbegin < PLACES)
+				places->begin[places->nbegin++] = n;
+			in = b[i] >> 7;
+			n += !in;
+		}
+	return r < 0 ? -5 : (long)n;
+}
+
 /* Each message is `CALL` times its number; some are cut short, none may come twice, or after a
  * later one. */
 #define CALL 3000
@@ -345,6 +372,62 @@ static void send_in_handler(void)
 	send_in_handler_flags(0, SA_RESTART);
 	send_in_handler_flags(MSG_DONTWAIT, SA_NODEFER);
 	send_in_handler_flags(0, 0);
+}
+
+/* As in the kernel, a handler's bytes come before or behind what the call that it interrupts says
+ * it has sent, never in the middle of that. */
+static void long_sends(int file)
+{
+	static unsigned char b[400000];
+	double end;
+	int at = 0, inside = 0;
+
+	places = mmap(NULL, sizeof(*places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	if (places == MAP_FAILED)
+		die("mmap");
+	peer(between);
+	tx[0] = tx[1] = 0;
+	handled = 0;
+	handler_flags = MSG_DONTWAIT;
+	on(SIGALRM, sends, SA_RESTART);
+	tick(1000, 1000);
+	for (end = now() + 1.5; go_on(end, 300) && places->nend < PLACES;) {
+		size_t n = 1 + tx[0] % sizeof(b);
+		ssize_t r = file < 0 ? send(fd, b, n, MSG_NOSIGNAL) :
+				       sendfile(fd, file, &(off_t){ 0 }, n);
+
+		if (r < 0 && errno != EINTR)
+			die("send: %s", strerror(errno));
+		tx[0] += r > 0 ? (uint64_t)r : 0;
+		places->end[places->nend++] = tx[0];
+	}
+	tick(0, 0);
+	say("handlers ran", handled > 300);
+	shutdown(fd, SHUT_WR);
+	say("peer has all", over() == (long)tx[0]);
+	for (int i = 0; i < places->nbegin; i++) {
+		while (at < places->nend && places->end[at] < places->begin[i])
+			at++;
+		inside += places->begin[i] && (at == places->nend ||
+					       places->end[at] != places->begin[i]);
+	}
+	say("between calls", inside == 0 && places->nbegin > 10);
+	if (inside)
+		fprintf(stderr, "%d of %d inside a call\n", inside, places->nbegin);
+	munmap(places, sizeof(*places));
+}
+
+static void long_send_in_handler(void) { long_sends(-1); }
+
+static void sendfile_in_handler(void)
+{
+	int file = memfd_create("zeros", MFD_CLOEXEC);
+
+	if (file < 0 || ftruncate(file, 400000))
+		die("memfd");
+	long_sends(file);
+	close(file);
 }
 
 /* Chunks of the stream as they were read, by whomever. */
