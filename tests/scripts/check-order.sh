@@ -54,12 +54,12 @@ weaker() {
 				from = at + RSTART
 				what = substr(line[i], from, RLENGTH)
 				at = from + RLENGTH - 1
-				to = what ~ /^SWP/ ? "SWP" : what ~ /^DMB/ ? "NOP" :
+				to = what ~ /^SWP/ ? "SWP" : what ~ /^DMB/ ? "NOP" : \
 					what ~ /^atomic/ ? "" : "memory_order_relaxed"
 				file = out "." n ".litmus"
 				for (j = 1; j <= NR; j++)
-					print j == i ? substr(line[i], 1, from - 1) to \
-						substr(line[i], at + 1) : line[j] >file
+					print(j == i ? substr(line[i], 1, from - 1) to \
+						substr(line[i], at + 1) : line[j]) >file
 				close(file)
 			}
 		}

@@ -22,7 +22,8 @@ probes="h=sys/sdt.h:systemtap-sdt-dev"
 optional="rdmastat probes"
 declare -A said=([rdmastat]="rdmastat" [probes]="the probes for bpftrace and perf")
 demo="redis-server:redis-server redis-benchmark:redis-tools"
-check="$rdmastat $probes pkg-config:pkg-config pc=check:check \
+rpm="rpmbuild:rpm rpm2cpio:rpm2cpio cpio:cpio"
+check="$rdmastat $probes $rpm pkg-config:pkg-config pc=check:check \
 /usr/lib/*/libnettle.so.[678]:libnettle8
 	shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl \
 wrk:wrk nginx:nginx-light socat:socat python3:python3
@@ -35,7 +36,6 @@ wrk:wrk nginx:nginx-light socat:socat python3:python3
 	vsftpd:vsftpd lftp:lftp /usr/lib/x86_64-linux-gnu/libsocket_wrapper.so:libsocket-wrapper
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 arm="aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64:qemu-user mmdebstrap:mmdebstrap"
-rpm="rpmbuild:rpm"
 distro="mmdebstrap:mmdebstrap unshare:util-linux objdump:binutils"
 fuzz="clang:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"
