@@ -70,8 +70,10 @@ static bool promised(struct stream *s, bool final)
 {
 	if (atomic_load_explicit(&s->rcv.late_epoch, memory_order_relaxed) == s->rcv.cut.epoch)
 		return false;
-	return stream_rx_coming(s) || s->rcv.fin_held || (final && before_end(s)) ||
-	       stream_rx_resent(s);
+	/* On TCP a FIN that was held back is here, and no read would bring it nearer. */
+	return stream_rx_coming(s) ||
+	       (s->rcv.fin_held && s->rcv.cut.state != CUT_RX_TCP) ||
+	       (final && before_end(s)) || stream_rx_resent(s);
 }
 
 bool stream_rx_promised(struct stream *s) { return promised(s, stream_final_seen(s)); }

@@ -285,7 +285,8 @@ static bool all_is_tcp(struct stream *s)
 	return stream_both_on_tcp(s) && stream_keeps_link(s) && !s->snd.cut.closing &&
 	       !s->snd.lost && !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) &&
 	       !s->rcv.eof && !atomic_load(&s->rcv.fin_known) && !s->rcv.end_peeked &&
-	       !atomic_load(&s->fallback.rdhup) && !stream_rx_promised(s) && !stream_arriving(s);
+	       !atomic_load(&s->fallback.rdhup) && !s->rcv.fin_held && !stream_rx_promised(s) &&
+	       !stream_arriving(s);
 }
 
 /* Who pauses does without what it does not need: its calls are the kernel's, as before it had a

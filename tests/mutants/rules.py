@@ -110,6 +110,11 @@ MUTANTS = [
      "if (done && signals_since(call.mark)) {", "if (0) {",
      "a call goes on behind bytes that a handler has read",
      APP + "signals.sh", 1),
+    ("HELD_ON_TCP", "shim/conn/stream_view.c",
+     "(s->rcv.fin_held && s->rcv.cut.state != CUT_RX_TCP) ||", "s->rcv.fin_held ||",
+     "a read waits for an end that is here",
+     "SHIM=build/librdmashim.so WANTED=forced ROUNDS=60 bash tests/snippets/run.sh threads "
+     "shut_beside_reader", 1),
     ("SENT_IN_HANDLER", "shim/conn/stream_send.c",
      "if (x.done && signals_since(call.mark)) {", "if (0) {",
      "a handler's bytes lie in the middle of a call's",

@@ -426,6 +426,20 @@ static void *receives(void *arg)
 				foreign++;
 	return NULL;
 }
+static void *polls_and_receives(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	char v[64];
+	ssize_t n;
+
+	do {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		poll(&p, 1, -1);
+		n = recv(fd, v, sizeof(v), 0);
+	} while (n > 0 || (n < 0 && errno == EAGAIN));
+	return NULL;
+}
 static void *sends_on(void *arg)
 {
 	int fd = (int)(intptr_t)arg;
@@ -433,6 +447,31 @@ static void *sends_on(void *arg)
 	while (send(fd, "ssssssss", 8, MSG_NOSIGNAL) > 0)
 		;
 	return NULL;
+}
+
+/* Both ends are shut while one reads: whenever that comes, in a rewind as well, it finds the
+ * end. */
+SNIPPET(shut_beside_reader, "recv send shutdown")
+{
+	for (int i = 0; i < 60; i++) {
+		pthread_t in, out;
+
+		pair();
+		if (i & 1)
+			fcntl(b, F_SETFL, O_NONBLOCK);
+		pthread_create(&in, NULL, i & 1 ? polls_and_receives : receives,
+			       (void *)(intptr_t)b);
+		pthread_create(&out, NULL, sends_on, (void *)(intptr_t)a);
+		nap_us(1000 + random() % 4000);
+		shutdown(a, SHUT_RDWR);
+		nap_us(random() % 300);
+		shutdown(b, SHUT_RDWR);
+		pthread_join(out, NULL);
+		pthread_join(in, NULL);
+		close(a);
+		close(b);
+	}
+	tell("foreign bytes: %d", foreign);
 }
 
 SNIPPET(storm_against_blocked, "recv send close dup2")
