@@ -2,11 +2,9 @@
  * stat.c - the writer's side of the counter file: opening it, rows, what fork does to it.
  *
  * Who may call: any thread, signal handlers included, after stat_open(); stat_open() and
- * stat_after_fork() only one thread at a time. No locks and no malloc: the rows' free list is a
- * stack of indices with a tag against ABA, private to the process, so that what another process
- * writes into the file can spoil the numbers shown but not an index used here.
+ * stat_after_fork() only one thread at a time. No locks and no malloc.
  *
- * stat_file.c makes the file. Pages are populated before anything is written to them, too.
+ * stat_file.c makes the file, stat_rows.c says which row is free and what memory it has.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,15 +31,13 @@ _Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_V
 _Static_assert(STAT_COUNTERS <= 64,
 	       "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
-#define POPULATE_ROWS 64u	/* rows whose pages are made at once */
-#define POPULATE_EXTRAS 16u
-
 /* Before stat_open() and when it failed to map anything: counts, but nobody can read them. */
 static struct stat_header no_header;
 static struct stat_row no_row;
 static struct stat_moves no_moves;
 
 static struct stat_header *_Atomic self = &no_header;
+static _Atomic uint32_t gens;	/* of all rows */
 
 struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
@@ -51,15 +47,6 @@ static unsigned sites_next;
 static struct stat_call_site no_site;
 static struct stat_link no_link;
 static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, too */
-
-/* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
-static _Atomic uint64_t free_top;
-static _Atomic uint32_t free_next[STAT_ROWS];
-static _Atomic uint32_t rows_next;	/* rows ever handed out */
-static _Atomic uint32_t rows_ready;	/* rows whose pages are known to exist */
-static _Atomic uint32_t histories_ready;	/* the same of histories; those of later rows are
-						 * not kept */
-static _Atomic uint32_t moves_ready;	/* the same of moves */
 
 /* ---- small things ---- */
 
@@ -99,16 +86,6 @@ static void move_counts(_Atomic uint64_t *from, _Atomic uint64_t *to, int n)
 		add(&to[n], atomic_exchange_explicit(&from[n], 0, memory_order_relaxed));
 }
 
-static void reset_rows(void)
-{
-	atomic_store(&free_top, 0);
-	atomic_store(&rows_next, 0);
-	atomic_store(&rows_ready, 0);
-	atomic_store(&histories_ready, 0);
-	atomic_store(&moves_ready, 0);
-	sites_next = 0;
-}
-
 int stat_open(const char *program, const char *policy_file)
 {
 	struct stat_header *h = NULL, me = { 0 };
@@ -128,7 +105,8 @@ int stat_open(const char *program, const char *policy_file)
 	/* last: a reader that finds the magic finds the rest too */
 	__atomic_store_n(&h->magic, STAT_MAGIC, __ATOMIC_RELEASE);
 	atomic_store_explicit(&h->mode, atomic_load(&no_header.mode), memory_order_relaxed);
-	reset_rows();
+	stat_rows_reset();
+	sites_next = 0;
 	atomic_store_explicit(&self, h, memory_order_release);
 	/* what was counted before there was a file */
 	move_counts(no_header.counter, h->counter, 64);
@@ -175,7 +153,8 @@ void stat_after_fork(void)
 	memset(no_row.rx_bytes, 0, sizeof(no_row.rx_bytes));
 	memset(block_owner, 0, sizeof(block_owner));
 	stat_my_calls = &stat_no_calls;
-	reset_rows();
+	stat_rows_reset();
+	sites_next = 0;
 	atomic_store_explicit(&self, &no_header, memory_order_release);
 	errno = saved;
 }
@@ -201,72 +180,12 @@ void stat_link_error(enum reason r)
 
 /* ---- rows ---- */
 
-/* Takes the top of the free list. Returns its index or -1. */
-static int pop_free(void)
-{
-	uint64_t top = atomic_load_explicit(&free_top, memory_order_acquire), next;
-	uint32_t i;
-
-	do {
-		i = (uint32_t)top;
-		if (!i || i > STAT_ROWS)
-			return -1;
-		next = ((top >> 32) + 1) << 32 |
-		       atomic_load_explicit(&free_next[i - 1], memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel,
-							memory_order_acquire));
-	return (int)i - 1;
-}
-
-static void push_free(int i)
-{
-	uint64_t top = atomic_load_explicit(&free_top, memory_order_relaxed), next;
-
-	do {
-		atomic_store_explicit(&free_next[i], (uint32_t)top, memory_order_relaxed);
-		next = ((top >> 32) + 1) << 32 | (uint32_t)(i + 1);
-	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel,
-							memory_order_relaxed));
-}
-
-/* Makes sure that row i can be written. Two threads that do it at once do it twice. */
-static bool make_ready(struct stat_header *h, uint32_t i)
-{
-	uint32_t ready = atomic_load_explicit(&rows_ready, memory_order_relaxed), to;
-
-	while (i >= ready) {
-		to = ready + POPULATE_ROWS < STAT_ROWS ? ready + POPULATE_ROWS : STAT_ROWS;
-		if (!stat_populate(h, sizeof(*h) + ready * sizeof(struct stat_row),
-				   sizeof(*h) + to * sizeof(struct stat_row)))
-			return false;
-		if (atomic_compare_exchange_strong(&rows_ready, &ready, to))
-			ready = to;
-	}
-	return true;
-}
-
-/* The same for what belongs to a row and it can do without: things of `size` bytes that begin at
- * `at`. */
-static void make_extra(struct stat_header *h, uint32_t i, size_t at, size_t size,
-		       _Atomic uint32_t *is_ready)
-{
-	uint32_t ready = atomic_load_explicit(is_ready, memory_order_relaxed), to;
-
-	while (i >= ready) {
-		to = ready + POPULATE_EXTRAS < STAT_ROWS ? ready + POPULATE_EXTRAS : STAT_ROWS;
-		if (!stat_populate(h, at + ready * size, at + to * size))
-			return;
-		if (atomic_compare_exchange_strong(is_ready, &ready, to))
-			ready = to;
-	}
-}
-
 /* NULL: none is kept for this row. */
 static struct stat_history *history_of(const struct stat_row *row)
 {
 	int i = row_index(row);
 
-	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&histories_ready, memory_order_relaxed))
+	if (i < 0 || !stat_rows_have(ROWS_HISTORY, (uint32_t)i))
 		return NULL;
 	return (struct stat_history *)((char *)stat_self() + STAT_HISTORY_AT) + i;
 }
@@ -275,7 +194,7 @@ struct stat_moves *stat_row_moves(const struct stat_row *row)
 {
 	int i = row_index(row);
 
-	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&moves_ready, memory_order_relaxed))
+	if (i < 0 || !stat_rows_have(ROWS_MOVES, (uint32_t)i))
 		return &no_moves;
 	return (struct stat_moves *)((char *)stat_self() + STAT_MOVES_AT +
 				     sizeof(struct stat_move_calls)) +
@@ -300,34 +219,14 @@ static void fold_moves(const struct stat_row *row)
 			}
 }
 
-/* Takes a row that was never used. Returns its index or -1. */
-static int fresh_row(struct stat_header *h)
-{
-	uint32_t i = atomic_load_explicit(&rows_next, memory_order_relaxed), used;
-
-	do {
-		if (i >= STAT_ROWS || !make_ready(h, i))
-			return -1;
-	} while (!atomic_compare_exchange_weak_explicit(&rows_next, &i, i + 1, memory_order_relaxed,
-							memory_order_relaxed));
-	used = atomic_load_explicit(&h->rows_used, memory_order_relaxed);
-	while (used < i + 1 &&
-	       !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1,
-						      memory_order_relaxed, memory_order_relaxed))
-		;
-	make_extra(h, i, STAT_HISTORY_AT, sizeof(struct stat_history), &histories_ready);
-	make_extra(h, i, STAT_MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves),
-		   &moves_ready);
-	return (int)i;
-}
-
 static void clear_row(struct stat_row *row)
 {
 	struct stat_history *hist = history_of(row);
 
 	atomic_store_explicit(&row->state, 1, memory_order_relaxed);
-	/* before any new value: a reader compares gen before and after its copy */
-	atomic_fetch_add(&row->gen, 1);
+	/* before any new value: a reader compares gen before and after its copy. Not one more than
+	 * the row's last, which went where its page did */
+	atomic_exchange(&row->gen, atomic_fetch_add_explicit(&gens, 1, memory_order_relaxed) + 1);
 	/* one memset: each plain assignment to an atomic would be a locked exchange */
 	memset((char *)row + offsetof(struct stat_row, fd), 0,
 	       offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
@@ -344,9 +243,7 @@ struct stat_row *stat_row_alloc(void)
 
 	if (h == &no_header)
 		return &no_row;
-	i = pop_free();
-	if (i < 0)
-		i = fresh_row(h);
+	i = stat_rows_take(h);
 	if (i < 0)
 		return &no_row;
 	clear_row(&rows_of(h)[i]);
@@ -390,7 +287,7 @@ void stat_row_free(struct stat_row *row)
 	}
 	add(&h->counter[STAT_ring_full], atomic_load_explicit(&row->fulls, memory_order_relaxed));
 	fold_moves(row);
-	push_free(index);
+	stat_rows_give((uint32_t)index);
 }
 
 /* Coarse: what the kernel last wrote down, some milliseconds ago; never a system call, as the

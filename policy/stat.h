@@ -59,7 +59,7 @@ struct stat_row {
 	_Atomic uint32_t rule_at;	/* POLICY_AT, 0: the built-in default */
 	_Atomic uint32_t cuts, rewinds;
 	_Atomic uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
-	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees
+	_Atomic uint32_t gen;		/* another at each stat_row_alloc(): a reader that sees
 					 * the same gen and state 2 before and after its copy has
 					 * read one connection */
 	_Atomic uint32_t rule_asked;	/* rule_at that was noted last, plus 1; 0: none yet */
@@ -249,6 +249,9 @@ void stat_row_publish(struct stat_row *row);
 /* Folds the row's bytes into the header's totals and frees it for reuse. Nobody may add to the
  * row any more. A row from before a fork is only marked free: its bytes are the parent's. */
 void stat_row_free(struct stat_row *row);
+/* Gives the memory of free rows back where it is much. Any thread; it may wait for who holds the
+ * file's lock (security.md), so without a lock of ours, nor under a filter of system calls. */
+void stat_trim(void);
 /* Of a connection that is over: what a late caller still counts there is nobody's. */
 struct stat_row *stat_row_none(void);
 /* Sets row->reason. header->reasons counts each connection once, under its latest reason. */

@@ -27,6 +27,16 @@ int stat_map_anonymous(struct stat_header **ret);	/* the same that nobody can re
 /* Makes the pages of [from, to) exist; false: they cannot be written. */
 bool stat_populate(struct stat_header *h, size_t from, size_t to);
 
+/* ---- stat_rows.c: which row is free, and what memory rows have ---- */
+/* What lies in the file for each row. All but itself it can do without. */
+enum { ROWS_ROW, ROWS_HISTORY, ROWS_MOVES, ROWS_PARTS };
+/* A free row, whose memory is there. Its index or -1. */
+int stat_rows_take(struct stat_header *h);
+void stat_rows_give(uint32_t i);
+/* Is that part of a taken row there? */
+bool stat_rows_have(unsigned part, uint32_t i);
+void stat_rows_reset(void);	/* another file, or none: all are free and have nothing */
+
 /* ---- stat_ended.c; within fd_hold(), where RLIMIT_FSIZE permits a counter file ---- */
 /* The user's own directory, just opened: if there are many files of ended processes, some are added
  * up. `self`: of the process's own file, which is there already. */

@@ -269,6 +269,8 @@ static void slab_give(struct stream *s)
 	if (too_many_free())
 		sweep();
 	lock_give(&slab);
+	if (shim_on)		/* as above */
+		stat_trim();
 }
 
 void stream_free(struct stream *s)

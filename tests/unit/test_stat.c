@@ -491,6 +491,7 @@ END_TEST
 #include "stat_reader.h"
 #include "stat_list.h"
 #include "stat_histories.h"
+#include "stat_memory.h"
 
 int main(void)
 {
@@ -526,6 +527,8 @@ int main(void)
 	tcase_add_test(t, test_sites);
 	tcase_add_test(t, test_links);
 	tcase_add_loop_test(t, test_torn_link, 0, 6);
+	tcase_add_loop_test(t, test_memory, 0, 2);
+	tcase_add_test(t, test_memory_threads);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
