@@ -47,6 +47,23 @@ static struct side *side_at(uint32_t i)
 	       i % SLAB_CHUNK;
 }
 
+/* Behind these: which pages it has given back, and nobody has taken since. */
+#define CHUNK (STREAMS + SLAB_CHUNK * sizeof(struct side) + PAGES * sizeof(bool))
+
+static bool *empty_pages(uint32_t i)
+{
+	return (bool *)(side_at(i - i % SLAB_CHUNK) + SLAB_CHUNK);
+}
+
+/* Of `p`, in the chunk of stream i. */
+static size_t page_of(uint32_t i, const void *p)
+{
+	return (size_t)((const char *)p - (const char *)atomic_load(&chunks[i / SLAB_CHUNK])) /
+	       PAGE;
+}
+
+static size_t last_page(uint32_t i) { return page_of(i, (const char *)(stream_at(i) + 1) - 1); }
+
 struct stream *stream_at(uint32_t i)
 {
 	struct stream *c = NULL;
@@ -93,7 +110,7 @@ static struct side *one_more(void)
 	struct side *d;
 
 	if (i < SLAB_CHUNK * SLAB_CHUNKS && !atomic_load(&chunks[i / SLAB_CHUNK])) {
-		void *p = mmap(NULL, STREAMS + SLAB_CHUNK * sizeof *d, PROT_READ | PROT_WRITE,
+		void *p = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p != MAP_FAILED)
@@ -121,6 +138,8 @@ struct stream *stream_slab_take(void)
 	if (!d)
 		d = one_more();
 	if (d) {
+		for (size_t p = page_of(d->index, d->s); p <= last_page(d->index); p++)
+			empty_pages(d->index)[p] = false;
 		d->s->index = d->index;
 		used_n++;
 	}
@@ -147,17 +166,21 @@ static struct lock *lock_of(struct stream *s, int i)
 
 #define LOCKS 3
 
-static bool hold(struct stream *s)
+/* What is on a page that went is not touched: that would bring it back. */
+static bool on_empty(uint32_t i, const void *p) { return empty_pages(i)[page_of(i, p)]; }
+
+static bool hold(uint32_t at)
 {
+	struct stream *s = stream_at(at);
 	int i;
 
-	for (i = 0; i < LOCKS && lock_try(lock_of(s, i)); i++)
+	for (i = 0; i < LOCKS && (on_empty(at, lock_of(s, i)) || lock_try(lock_of(s, i))); i++)
 		;
-	if (i == LOCKS && !atomic_load(&s->reg.n))	/* an epoll_ctl() that comes too late has
-							 * still something there */
-		return true;
+	if (i == LOCKS && (on_empty(at, &s->reg.n) || !atomic_load(&s->reg.n)))
+		return true;	/* else an epoll_ctl() that comes too late has something there */
 	while (i--)
-		lock_give(lock_of(s, i));
+		if (!on_empty(at, lock_of(s, i)))
+			lock_give(lock_of(s, i));
 	return false;
 }
 
@@ -170,25 +193,22 @@ static void gone_with_page(struct lock *l)
 	critical_leave();
 }
 
-/* True: pages of it went. */
+/* `gone`: pages that went now. True: it has not all of its own. */
 static bool let_go(uint32_t i, const bool *gone)
 {
 	struct stream *s = stream_at(i);
-	const char *chunk = (const char *)atomic_load(&chunks[i / SLAB_CHUNK]);
-	size_t from = (size_t)((const char *)s - chunk) / PAGE,
-	       to = (size_t)((const char *)(s + 1) - chunk - 1) / PAGE;
 	bool any = false;
 
 	for (int k = 0; k < LOCKS; k++) {
 		struct lock *l = lock_of(s, k);
 
-		if (gone[(size_t)((const char *)l - chunk) / PAGE])
+		if (gone[page_of(i, l)])
 			gone_with_page(l);
-		else
+		else if (!on_empty(i, l))
 			lock_give(l);
 	}
-	for (; from <= to; from++)
-		any |= gone[from];
+	for (size_t p = page_of(i, s); p <= last_page(i); p++)
+		any |= gone[p] || empty_pages(i)[p];
 	return any;
 }
 
@@ -196,14 +216,13 @@ static bool let_go(uint32_t i, const bool *gone)
 static void give_pages(uint32_t first, bool *gone)
 {
 	char *chunk = (char *)atomic_load(&chunks[first / SLAB_CHUNK]);
-	size_t i, from, p;
+	size_t from, p;
 
 	for (p = 0; p < PAGES; p++)
-		gone[p] = true;
-	for (i = 0; i < SLAB_CHUNK; i++)
-		if (!side_at(first + (uint32_t)i)->held)
-			for (p = i * sizeof(struct stream) / PAGE;
-			     p <= ((i + 1) * sizeof(struct stream) - 1) / PAGE; p++)
+		gone[p] = !empty_pages(first)[p];
+	for (uint32_t i = first; i < first + SLAB_CHUNK; i++)
+		if (!side_at(i)->held)
+			for (p = page_of(i, stream_at(i)); p <= last_page(i); p++)
 				gone[p] = false;
 	for (p = 0; p < PAGES; p++) {
 		for (from = p; p < PAGES && gone[p]; p++)
@@ -215,19 +234,31 @@ static void give_pages(uint32_t first, bool *gone)
 	}
 }
 
+/* Those of a list that cannot be held stay on it. */
+static uint32_t hold_all(struct side **list)
+{
+	struct side *all = *list, *d;
+	uint32_t left = 0;
+
+	*list = NULL;
+	while ((d = pop(&all))) {
+		d->held = hold(d->index);
+		if (!d->held) {
+			push(list, d);
+			left++;
+		}
+	}
+	return left;
+}
+
 /* Of the free ones whose pages are theirs alone, or those of other free ones. */
 static void sweep(void)
 {
-	struct side *list = free_list, *d;
+	struct side *d;
 	bool gone[PAGES];
 
-	free_list = NULL;
-	free_n = 0;
-	while ((d = pop(&list))) {
-		d->held = hold(d->s);
-		if (!d->held)
-			push_free(d);
-	}
+	free_n = hold_all(&free_list);
+	hold_all(&empty_list);
 	for (uint32_t i = 0, n = streams_top(); i < n; i += SLAB_CHUNK) {
 		give_pages(i, gone);
 		for (uint32_t k = i; k < i + SLAB_CHUNK; k++) {
@@ -240,6 +271,8 @@ static void sweep(void)
 			else
 				push_free(d);
 		}
+		for (size_t p = 0; p < PAGES; p++)
+			empty_pages(i)[p] |= gone[p];
 	}
 	left_n = free_n;
 }

@@ -5,7 +5,7 @@
 	closed.py client PORT N
 	    another user; has them all at one time, until they are closed
 """
-import os, resource, socket, sys
+import os, random, resource, socket, sys
 
 what, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -33,6 +33,7 @@ if what == "server":
     for i in range(n):
         fds[i] = listener.accept()[0].detach()
     with_all = own()
+    random.shuffle(fds)
     for fd in fds:
         os.close(fd)
     print(with_all - before, own() - before, counters(), flush=True)

@@ -87,7 +87,7 @@ MUTANTS = [
      "a connection that was reset is bound to the next one of its names",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh names-again", 1),
     ("FREE_PAGES", "shim/conn/stream_slab.c",
-     "if (i == LOCKS && !atomic_load(&s->reg.n))", "if (i == LOCKS)",
+     "if (i == LOCKS && (on_empty(at, &s->reg.n) || !atomic_load(&s->reg.n)))", "if (i == LOCKS)",
      "a free stream's page goes though an epoll_ctl() that came too late has something there",
      "TESTS=unit/test_slab", 1),
     ("FREE_ROWS", "policy/stat_rows.c",

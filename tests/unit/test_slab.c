@@ -119,6 +119,24 @@ START_TEST(closed_ones_are_given_back)
 }
 END_TEST
 
+/* Whichever go first: a page goes with the last of its own. */
+START_TEST(closed_in_any_order)
+{
+	static struct stream *s[STREAMS];
+	uint32_t x = 1;
+
+	for (int i = 0; i < STREAMS; i++)
+		s[i] = begin();
+	for (uint32_t i = STREAMS, k; i; i--) {
+		x = x * 1664525 + 1013904223;
+		k = (x >> 8) % i;
+		end(s[k]);
+		s[k] = s[i - 1];
+	}
+	ck_assert_uint_le(resident(), FREE_MOST * sizeof(struct stream));
+}
+END_TEST
+
 /* One between two that live keeps its page, and is used again. */
 START_TEST(neighbours_stay)
 {
@@ -358,6 +376,7 @@ int main(void)
 	tcase_set_timeout(t, 20);
 	suite_add_tcase(s, t);
 	tcase_add_test(t, closed_ones_are_given_back);
+	tcase_add_test(t, closed_in_any_order);
 	tcase_add_test(t, neighbours_stay);
 	tcase_add_test(t, a_count_that_comes_too_late);
 	tcase_add_test(t, a_lock_that_comes_too_late);
