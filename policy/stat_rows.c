@@ -20,7 +20,7 @@
 
 #define PAGE 4096u	/* where the kernel's are larger none is given back */
 #define PAGES (STAT_FILE_SIZE / PAGE + 1)
-#define KEPT 256u	/* pages, beside twice what the rows in use need: not looked at below it */
+#define KEPT 128u	/* pages, beside twice what the rows in use need: not looked at below it */
 #define OFTEN 64u	/* rows that are freed between two looks */
 
 static const struct part { size_t at, size; } parts[ROWS_PARTS] = {

@@ -22,7 +22,7 @@
 #define STREAMS (SLAB_CHUNK * sizeof(struct stream))
 #define PAGES (STREAMS / PAGE)
 _Static_assert(STREAMS % PAGE == 0, "a chunk's streams fill its pages");
-#define FREE_MOST 1024	/* 1.6 MiB; or as many as are in use */
+#define FREE_MOST 512	/* 0.9 MiB; or as many as are in use */
 
 /* What stays of a stream. */
 struct side {

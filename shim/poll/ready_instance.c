@@ -15,6 +15,18 @@
 
 #define CHUNK_BYTES (64u << 10)
 #define CHUNK_EPOLLS ((CHUNK_BYTES - sizeof(void *)) / sizeof(struct epoll))
+#define BLOCK_BYTES (16u << 10)
+#define BLOCK_ITEMS ((BLOCK_BYTES - sizeof(struct item_block)) / sizeof(struct item_slot))
+#define BLOCKS_SPARE 16u	/* so many that nobody has anything of are kept */
+
+struct item_slot { struct item_block *of; struct epitem it; };
+
+struct item_block {
+	struct item_block *next, *prev;	/* of those that have free ones */
+	struct epitem *free;		/* chained by s_next */
+	uint32_t used;
+	struct item_slot slot[];
+};
 
 struct epoll_chunk {
 	struct epoll_chunk *next;
@@ -22,37 +34,87 @@ struct epoll_chunk {
 };
 
 static struct lock item_lock, epoll_lock;
-static struct epitem *item_pool;	/* chained by s_next */
+static struct item_block *item_blocks;	/* those that have free ones */
+static uint32_t blocks_spare;
 static struct epoll *epoll_pool;	/* chained by free_next */
 static struct epoll_chunk *epoll_chunks;
 
+static void link_block(struct item_block *b)
+{
+	b->prev = NULL;
+	b->next = item_blocks;
+	if (b->next)
+		b->next->prev = b;
+	item_blocks = b;
+}
+
+static void unlink_block(struct item_block *b)
+{
+	*(b->prev ? &b->prev->next : &item_blocks) = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+}
+
+static struct item_block *new_block(void)
+{
+	struct item_block *b = ready_map(BLOCK_BYTES);
+
+	for (size_t i = 0; b && i < BLOCK_ITEMS; i++) {
+		b->slot[i].of = b;
+		b->slot[i].it.s_next = b->free;
+		b->free = &b->slot[i].it;
+	}
+	if (b) {
+		link_block(b);
+		blocks_spare++;
+	}
+	return b;
+}
+
 struct epitem *item_alloc(void)
 {
-	struct epitem *it;
+	struct epitem *it = NULL;
+	struct item_block *b;
 
 	lock_take(&item_lock);
-	if (!item_pool) {
-		struct epitem *a = ready_map(CHUNK_BYTES);
-
-		for (size_t i = 0; a && i < CHUNK_BYTES / sizeof *a; i++) {
-			a[i].s_next = item_pool;
-			item_pool = &a[i];
-		}
+	b = item_blocks ? item_blocks : new_block();
+	if (b) {
+		it = b->free;
+		b->free = it->s_next;
+		if (!b->free)
+			unlink_block(b);
+		if (!b->used++)
+			blocks_spare--;
 	}
-	it = item_pool;
-	if (it)
-		item_pool = it->s_next;
 	lock_give(&item_lock);
 	if (it)
 		memset(it, 0, sizeof *it);
 	return it;
 }
 
+/* Else who has thousands of connections registered, and closes them, would leave all that behind.
+ * Not under a filter, which may not permit it. */
+static void drop_block(struct item_block *b)
+{
+	unlink_block(b);
+	if (shim_on && !sys(SYS_munmap, b, BLOCK_BYTES))
+		blocks_spare--;
+	else
+		link_block(b);
+}
+
 void item_free(struct epitem *it)
 {
+	struct item_block *b =
+		((struct item_slot *)((char *)it - offsetof(struct item_slot, it)))->of;
+
 	lock_take(&item_lock);
-	it->s_next = item_pool;
-	item_pool = it;
+	if (!b->free)
+		link_block(b);
+	it->s_next = b->free;
+	b->free = it;
+	if (!--b->used && ++blocks_spare > BLOCKS_SPARE)
+		drop_block(b);
 	lock_give(&item_lock);
 }
 

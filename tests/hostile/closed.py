@@ -1,11 +1,12 @@
 """Ends for closed.sh; they know nothing of the library.
-	closed.py server PORT N
-	    takes N connections, then closes all, and says how much more memory of its own it has
-	    than before, in KiB: while they were open, and after it
+	closed.py server PORT N EPOLL
+	    takes N connections, into an epoll instance if EPOLL is 1, closes them in any order,
+	    and says how much more memory of its own it has than before, its counter file with it,
+	    in KiB: while they were open, and after it; and how much of that is the file's
 	closed.py client PORT N
 	    another user; has them all at one time, until they are closed
 """
-import os, random, resource, socket, sys
+import os, random, resource, select, socket, sys
 
 what, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -30,8 +31,11 @@ if what == "server":
     fds = [0] * n
     listener.accept()[0].close()  # what a first one costs is not counted
     before = own()
+    epoll = select.epoll() if sys.argv[4] == "1" else None
     for i in range(n):
         fds[i] = listener.accept()[0].detach()
+        if epoll:
+            epoll.register(fds[i], select.EPOLLIN | select.EPOLLET)
     with_all = own()
     random.shuffle(fds)
     for fd in fds:

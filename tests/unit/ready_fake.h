@@ -99,6 +99,7 @@ static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
 
 _Atomic bool stream_past_us;
 _Atomic int shim_pid;
+bool shim_on = true;
 
 static void (*on_view)(void);		/* called once, by the next look at a stream */
 
