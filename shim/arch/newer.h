@@ -23,6 +23,9 @@
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
 #endif
+#ifndef SYS_process_mrelease
+#define SYS_process_mrelease 448
+#endif
 #ifndef SYS_lsm_set_self_attr
 #define SYS_lsm_set_self_attr 460
 #endif

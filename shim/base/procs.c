@@ -10,19 +10,25 @@
 #include "base/procfs.h"
 #include "base/sys.h"
 #include "policy/procstat.h"
+#include "arch/newer.h"
+
+static int is_readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+
+	return (int)sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+}
 
 int process_ended(int pid)
 {
-	struct pollfd p = { .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-	long r;
+	int r, fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
 
-	p.fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
-	if (p.fd < 0)
-		return p.fd;
-	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
-	fd_internal_close(p.fd);
-	return (int)r;
+	if (fd < 0)
+		return fd;
+	r = is_readable(fd);
+	fd_internal_close(fd);
+	return r;
 }
 
 /* A file of /proc, of which n bytes are enough. Their number or -errno. */
@@ -73,6 +79,21 @@ uint64_t process_start(int pid)
 }
 
 /*
+ * The kernel is asked to hurry the end of one that is ending: it says EINVAL of all others, whoever
+ * asks and in whichever PID namespace. A process gives up its memory (ESRCH) before its descriptors.
+ * Where a filter forbids the question it is taken to live.
+ */
+bool process_ending_of(int pidfd)
+{
+	long r;
+
+	if (is_readable(pidfd))
+		return false;	/* its threads are gone, and the files; or nobody can say */
+	r = sys(SYS_process_mrelease, pidfd, 0);
+	return !r || r == -ESRCH || r == -EAGAIN || r == -EINTR;
+}
+
+/*
  * Is the process just ending? The kernel closes its descriptors one after the other, and some
  * take long (inotify: a grace period of SRCU), so that its control socket may be gone half a
  * second before its connections.
@@ -82,7 +103,7 @@ bool process_ending(int pid, uint64_t start)
 	struct proc_stat st;
 
 	if (process_ended(pid))
-		return false;	/* its threads are gone, and the files; or nobody can say */
+		return false;
 	if (!stat_of(pid, &st) || st.start != start)
 		return false;	/* the number is another's by now */
 	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */

@@ -462,15 +462,10 @@ bool link_ended(struct link *l)
 	return ended;
 }
 
-/* One whose number is not known here, but its pidfd, is taken to end until it has. */
 bool link_peer_ending(const struct link *l)
 {
-	struct pollfd p = { .fd = l->pidfd, .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-
-	if (l->peer_pid > 0 || l->pidfd < 0)
-		return process_ending(l->peer_pid, l->peer_start);
-	return !sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+	return l->peer_pid > 0 || l->pidfd < 0 ? process_ending(l->peer_pid, l->peer_start)
+					       : process_ending_of(l->pidfd);
 }
 
 void link_streams(struct link *l, int more)

@@ -287,6 +287,7 @@ statx:
 statfs faccessat2 getcwd:
 	files in directories that others may write, in user namespaces, with relative names
 	(unit/test_trust)
+process_mrelease: between network namespaces, and no ends here are (apps/nshalf)
 lseek: sendfile() of a file of the program, which cannot fail there
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the GPU path

@@ -1,0 +1,31 @@
+#!/bin/bash
+# Between network namespaces, and PID namespaces: a peer that has closed its half, lives on and does
+# not read before the connection goes back to TCP is not taken for one that ends. All bytes arrive,
+# both ways, and there is no reset.
+# TIMEOUT: 120
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../hostile/netns.bash"
+. "$(dirname "$0")/../hostile/across.bash"
+needs_networks
+networks
+cp "$(dirname "$0")/nshalf.py" "$TMP"
+apart=(unshare --pid --fork --mount-proc)
+for how in 'overflow 10ms' 'overflow 500ms'; do
+	begin_mode "${how// /-}"
+	across 'earn_share off' "$how"
+	port=23001
+	start shim "$TMP/server.log" nsenter -t "$N_B" -n "${apart[@]}" python3 "$TMP/nshalf.py" \
+		server "$port"
+	server=$PID
+	within 15 listens "$N_B" || fail "nobody listens"
+	run_with shim nsenter -t "$N_A" -n "${apart[@]}" python3 "$TMP/nshalf.py" client \
+		10.96.0.1 23081 >"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
+	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"
+	read -r _ bytes answer <"$TMP/client.log"
+	grep -qx "read $bytes" "$TMP/server.log" || fail "server: $(cat "$TMP/server.log")"
+	grep -qx "answer $answer" "$TMP/client.log" && grep -qx 'error 0' "$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
+	collect
+	say "$FAST bytes on a fast path, on TCP because: $REASONS"
+	((FAST > 5000)) || fail "not upgraded"
+done
+exit 0
