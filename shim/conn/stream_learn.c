@@ -15,11 +15,38 @@ void stream_learn_want(struct stream *s)
 	atomic_fetch_or(&s->learns, LEARNS_WANT);
 }
 
+#define LEAVE_MS 200	/* for an acknowledgement */
+
+/* The lock is given between two looks; and nothing else is done to the connection. */
+void stream_learn_leave(struct stream *s, uint32_t gen)
+{
+	struct timespec ms = { 0, 1000000 };
+	bool left = false;
+	int fd;
+
+	for (int i = 0; !left; i++) {
+		stream_lock(s);
+		fd = atomic_load(&s->fd);
+		left = atomic_load(&s->gen) != gen || fd < 0 || i == LEAVE_MS || !stream_learned(s) ||
+		       !learn_may_come(&s->learn, fd, s->role == ROLE_CLIENT);
+		if (left && atomic_load(&s->gen) == gen) {
+			if (fd >= 0 && stream_learned(s))
+				learn_leave(&s->learn, fd);
+			atomic_fetch_or(&s->learns, LEARNS_LEFT);
+			atomic_fetch_and(&s->learns, (uint8_t)~(LEARNS_WANT | LEARNS_HEADERS));
+		}
+		stream_unlock(s);
+		if (!left)
+			sys(SYS_nanosleep, &ms, NULL);
+	}
+}
+
 /* Somebody may find a header in the error queue who cannot know what it is; or the program's own
  * sends would make of this one something else. */
 static bool unfit(struct stream *s, int fd)
 {
-	return fork_shared(s) || atomic_load(&s->others.passed) || atomic_load(&stream_past_us) ||
+	return atomic_load(&s->learns) & LEARNS_LEFT || fork_shared(s) ||
+	       atomic_load(&s->others.passed) || atomic_load(&stream_past_us) ||
 	       stream_pollers->blind(s) || learn_disturbs(fd);
 }
 
@@ -36,7 +63,7 @@ ssize_t stream_learn_send(struct stream *s, int fd, const void *p, size_t n, int
 
 	if (!n || atomic_load(&s->plain.tx) || !learn_settle(&s->learn, fd))
 		return 0;
-	if (atomic_load(&s->learn.state) == LEARN_NOT && unfit(s, fd))
+	if (!settled(s) && unfit(s, fd))
 		atomic_store(&s->learn.state, LEARN_FAILED);
 	if (!settled(s)) {
 		atomic_store(&stream_learned_any, true);
@@ -68,7 +95,7 @@ bool stream_true_error(struct stream *s, uint32_t gen)
 
 	lock_take(&s->rcv.lock);		/* the fd stays this socket */
 	fd = atomic_load(&s->fd);
-	if (atomic_load(&s->gen) == gen && fd >= 0)
+	if (atomic_load(&s->gen) == gen && fd >= 0 && stream_learned(s))
 		r = learn_true_error(&s->learn, fd);
 	lock_give(&s->rcv.lock);
 	return r;

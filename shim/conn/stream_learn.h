@@ -9,6 +9,7 @@
 /* stream.learns */
 #define LEARNS_WANT    1	/* the next send shall */
 #define LEARNS_HEADERS 2	/* until it is closed: what the kernel calls ERR may be a header */
+#define LEARNS_LEFT    4	/* the program uses the error queue itself: never again */
 
 /* Some stream of this process ever did. */
 extern _Atomic bool stream_learned_any;
@@ -28,6 +29,8 @@ static inline bool stream_learned(const struct stream *s)
 {
 	return atomic_load_explicit(&s->learns, memory_order_relaxed) & LEARNS_HEADERS;
 }
+/* The program is about to use the error queue: it is its own from here on. No lock held. */
+void stream_learn_leave(struct stream *s, uint32_t gen);
 /* The kernel says ERR of such a stream, which had that gen: is it so? Takes rcv.lock. */
 bool stream_true_error(struct stream *s, uint32_t gen);
 

@@ -218,6 +218,10 @@ bool learn_settle(struct learn *l, int fd)
 
 	if (atomic_load(&l->state) != LEARN_SENT)
 		return true;
+	if (learn_disturbs(fd)) {	/* since then: what lies there now is the program's */
+		atomic_store(&l->state, LEARN_FAILED);
+		return true;
+	}
 	drain(l, fd);
 	if (atomic_load(&l->taken) != 2)
 		return false;
@@ -226,6 +230,22 @@ bool learn_settle(struct learn *l, int fd)
 	else
 		atomic_store(&l->state, LEARN_FAILED);
 	return true;
+}
+
+bool learn_may_come(struct learn *l, int fd, bool client)
+{
+	struct learn_counts c;
+
+	return atomic_load(&l->state) != LEARN_NOT && learn_count(fd, client, &c) &&
+	       (int32_t)(c.acked - (l->before + l->sent)) < 0;
+}
+
+void learn_leave(struct learn *l, int fd)
+{
+	if (!learn_disturbs(fd))
+		drain(l, fd);
+	if (!learn_known(l))
+		atomic_store(&l->state, LEARN_FAILED);
 }
 
 /* ---- errors ---- */
@@ -248,6 +268,8 @@ bool learn_true_error(struct learn *l, int fd)
 {
 	struct tcp_info i = { .tcpi_state = ESTABLISHED };
 
+	if (learn_disturbs(fd))		/* by a call that we have not seen */
+		return true;
 	drain(l, fd);
 	if (!(asked_again(fd) & POLLHUP) || !socket_tcp_info(fd, &i) || i.tcpi_state != CLOSE)
 		return false;

@@ -8,6 +8,9 @@
  * Who empties the queue keeps the header: any thread may. What it means is said by who sent, or by
  * whoever comes later with the same lock (learn_settle()).
  *
+ * A program that uses the error queue itself finds there what is its own. Before it asks for that
+ * ours is taken out (learn_leave()), and while it does nothing is read there.
+ *
  * Lock: of all but learn_true_error() and learn_known() the caller's. Async-signal-safe; errno is
  * kept.
  */
@@ -51,6 +54,11 @@ ssize_t learn_send(struct learn *l, int fd, const void *p, size_t n, int flags);
 /* A header that has come late. True: nothing more comes of this try, another one may be made, or
  * all is known or has failed. */
 bool learn_settle(struct learn *l, int fd);
+/* The packet may be sent again, and its header come again. */
+bool learn_may_come(struct learn *l, int fd, bool client);
+/* The program is about to use the error queue: nothing of ours is in it any more, and nobody of us
+ * reads there from here on. Not while learn_may_come(). */
+void learn_leave(struct learn *l, int fd);
 /* The kernel has said ERR of the socket: is it the connection's error? Any thread. */
 bool learn_true_error(struct learn *l, int fd);
 static inline bool learn_known(const struct learn *l)

@@ -5,6 +5,7 @@
  * flags. Holds no lock.
  */
 #include "wrap/wrap.h"
+#include "conn/stream_learn.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -90,6 +91,8 @@ static bool kernels(struct stream *s, int fd, int flags)
 {
 	if (flags & MSG_OOB)
 		urgent(s, fd);
+	if (flags & MSG_ERRQUEUE)
+		stream_learn_leave(s, atomic_load(&s->gen));
 	return flags & (MSG_OOB | MSG_ERRQUEUE);
 }
 

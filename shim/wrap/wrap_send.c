@@ -7,6 +7,7 @@
  * Holds no lock.
  */
 #include "wrap/wrap.h"
+#include "conn/stream_learn.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -249,10 +250,12 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 		return k > 0 ? kernel_sent(s, gen, flags, REAL(sendmsg)(fd, msg, flags)) : -1;
 	if ((k = reopens(s, fd, flags)))
 		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
-	if (msg->msg_controllen)
+	if (msg->msg_controllen) {	/* it may ask for a stamp */
+		stream_learn_leave(s, gen);
 		return fallback_to_move(s, REASON_SOCKOPT, false, flags & MSG_DONTWAIT)
 			       ? kernel_sent(s, gen, 0, REAL(sendmsg)(fd, msg, flags))
 			       : -1;
+	}
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
 		return plainly_sent(s, REAL(sendmsg)(fd, msg, flags), flags);
 	if ((flags & MSG_FASTOPEN) && msg->msg_name &&

@@ -4,6 +4,7 @@
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 #include "base/sock.h"
 #include "discovery/identity.h"
 #include "wrap/wrap.h"
@@ -310,6 +311,22 @@ static bool delay_held(struct stream *s, int level, int name)
 	return true;
 }
 
+/* What is answered in the kernel's error queue. */
+static bool uses_error_queue(int level, int name)
+{
+	switch (level) {
+	case SOL_SOCKET:
+		return name == SO_ZEROCOPY || name == SO_TIMESTAMPING_OLD ||
+		       name == SO_TIMESTAMPING_NEW;
+	case IPPROTO_IP:
+		return name == IP_RECVERR;
+	case IPPROTO_IPV6:
+		return name == IPV6_RECVERR;
+	default:
+		return false;
+	}
+}
+
 /* One that a fast path cannot have. */
 static int kernels_option(struct stream *s, uint32_t gen, int fd, int level, int name,
 			  const void *val, socklen_t len)
@@ -336,6 +353,8 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
 	count_call(ID_setsockopt, s);
+	if (uses_error_queue(level, name))
+		stream_learn_leave(s, gen);
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
 	held = delay_held(s, level, name);

@@ -263,6 +263,100 @@ START_TEST(left_alone)
 }
 END_TEST
 
+/* Stamps of the program's own in the error queue. */
+static int stamps(void)
+{
+	char data[2048], ctl[256];
+	int n = 0;
+
+	for (;;) {
+		struct iovec v = { data, sizeof(data) };
+		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = ctl,
+				    .msg_controllen = sizeof(ctl) };
+
+		if (recvmsg(ours, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			return n;
+		n++;
+	}
+}
+
+static void stamped_send(void)
+{
+	int on = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	ck_assert_int_eq(setsockopt(ours, SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof(on)), 0);
+	ck_assert_int_eq(send(ours, "stamped", 7, 0), 7);
+	hear(7);
+}
+
+static void known_stream(void)
+{
+	int on = -1;
+	socklen_t len = sizeof(on);
+
+	connected("127.0.0.1");
+	learn_anew();
+	ck_assert_int_eq(say("first", 5), 5);
+	hear(5);
+	ck_assert(learn_known(&s->learn));
+	ck_assert(stream_learned(s));
+	ck_assert_int_eq(getsockopt(ours, SOL_SOCKET, SO_TIMESTAMPING, &on, &len), 0);
+	ck_assert_int_eq(on, 0);	/* ours was for one packet */
+}
+
+/* Who uses the queue once all is learned finds there what is his own, and is told. */
+START_TEST(left_alone_later)
+{
+	struct pollfd p = { .events = POLLIN };
+	int on = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	known_stream();
+	stream_learn_leave(s, atomic_load(&s->gen));
+	ck_assert(!stream_learned(s));
+	ck_assert_int_eq(stamps(), 0);
+	stamped_send();
+	p.fd = ours;
+	ck_assert_int_eq(poll(&p, 1, 5000), 1);
+	ck_assert(stream_true_error(s, atomic_load(&s->gen)));
+	ck_assert_int_eq(stamps(), 1);
+	on = 0;
+	setsockopt(ours, SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof(on));
+	learn_anew();		/* and it is never learned again */
+	ck_assert_int_eq(say("x", 1), 1);
+	ck_assert_int_eq(atomic_load(&s->learn.state), LEARN_FAILED);
+}
+END_TEST
+
+/* By a call that the library has not seen. */
+START_TEST(left_alone_unseen)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	known_stream();
+	stamped_send();
+	p.fd = ours;
+	ck_assert_int_eq(poll(&p, 1, 5000), 1);
+	ck_assert(stream_learned(s));
+	ck_assert(stream_true_error(s, atomic_load(&s->gen)));
+	ck_assert_int_eq(stamps(), 1);
+}
+END_TEST
+
+/* Before the packet is acknowledged: it may be sent again, and bring a header for the program. */
+START_TEST(left_when_acknowledged)
+{
+	uint64_t t = now_us();
+
+	connected("127.0.0.1");
+	learn_anew();
+	ck_assert_int_eq(say("first", 5), 5);
+	s->learn.before += 100;		/* as if it were not */
+	stream_learn_leave(s, atomic_load(&s->gen));
+	ck_assert_uint_ge(now_us() - t, 200000);
+	ck_assert(!stream_learned(s));
+}
+END_TEST
+
 /* While something is unacknowledged nothing is learned, and the send is as ever. */
 START_TEST(not_while_under_way)
 {
@@ -341,6 +435,9 @@ int main(void)
 	tcase_add_test(c, isns_of_ipv6);
 	tcase_add_test(c, large_sends);
 	tcase_add_test(c, left_alone);
+	tcase_add_test(c, left_alone_later);
+	tcase_add_test(c, left_alone_unseen);
+	tcase_add_test(c, left_when_acknowledged);
 	tcase_add_test(c, not_while_under_way);
 	tcase_add_test(c, no_error_is_seen);
 	tcase_add_loop_test(c, the_reset_is_seen, 0, 50);
