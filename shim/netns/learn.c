@@ -126,15 +126,20 @@ bool learn_disturbs(int fd)
 	       option_on(fd, SOL_IPV6, IPV6_RECVERR);
 }
 
+static void counts_of(const struct tcp_info *i, bool client, struct learn_counts *c)
+{
+	c->sent = (uint32_t)(i->tcpi_bytes_sent - i->tcpi_bytes_retrans);
+	c->received = (uint32_t)i->tcpi_bytes_received;
+	c->acked = (uint32_t)i->tcpi_bytes_acked - client;	/* its SYN counts */
+}
+
 bool learn_count(int fd, bool client, struct learn_counts *c)
 {
 	struct tcp_info i = { .tcpi_state = 0 };
 
 	if (!socket_tcp_info(fd, &i) || i.tcpi_state != ESTABLISHED)
 		return false;
-	c->sent = (uint32_t)(i.tcpi_bytes_sent - i.tcpi_bytes_retrans);
-	c->received = (uint32_t)i.tcpi_bytes_received;
-	c->acked = (uint32_t)i.tcpi_bytes_acked - client;	/* its SYN counts */
+	counts_of(&i, client, c);
 	return true;
 }
 
@@ -179,15 +184,20 @@ ssize_t learn_send(struct learn *l, int fd, const void *p, size_t n, int flags)
 {
 	const uint32_t what = SOF_TIMESTAMPING_TX_SCHED;
 	union { char buf[CMSG_SPACE(sizeof(what))]; struct cmsghdr align; } ctl = { .buf = "" };
-	struct iovec iov = { (void *)p, n < LEARN_BYTES ? n : LEARN_BYTES };
+	struct iovec iov = { (void *)p, n };
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
 			    .msg_controllen = sizeof(ctl.buf) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&h);
 	struct learn_counts before, after;
+	struct tcp_info i = { .tcpi_state = 0 };
 	long r;
 
-	if (flags & MSG_MORE || !all_acknowledged(fd) || !learn_count(fd, false, &before))
+	if (flags & MSG_MORE || !all_acknowledged(fd) || !socket_tcp_info(fd, &i) ||
+	    i.tcpi_state != ESTABLISHED || !i.tcpi_snd_mss)
 		return -ENODATA;
+	counts_of(&i, false, &before);
+	if (n > i.tcpi_snd_mss)		/* less would make Nagle's algorithm hold back the rest */
+		iov.iov_len = i.tcpi_snd_mss;
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SO_TIMESTAMPING;
 	c->cmsg_len = CMSG_LEN(sizeof(what));

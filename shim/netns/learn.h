@@ -23,7 +23,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LEARN_BYTES 512		/* of a send, which the one packet has; the rest goes behind it */
 #define LEARN_TRIES 6
 
 enum learn_state { LEARN_NOT, LEARN_SENT, LEARN_AGAIN, LEARN_KNOWN, LEARN_FAILED };
@@ -48,7 +47,7 @@ bool learn_count(int fd, bool client, struct learn_counts *c);
 
 /* Would the program feel it, which uses the error queue itself? */
 bool learn_disturbs(int fd);
-/* Sends what there is of `p`, LEARN_BYTES at most, and learns. Bytes sent, or -errno; -ENODATA:
+/* Sends what there is of `p`, one segment at most, and learns. Bytes sent, or -errno; -ENODATA:
  * nothing was, and it is to be sent as ever: something is unacknowledged. */
 ssize_t learn_send(struct learn *l, int fd, const void *p, size_t n, int flags);
 /* A header that has come late. True: nothing more comes of this try, another one may be made, or

@@ -263,6 +263,22 @@ START_TEST(left_alone)
 }
 END_TEST
 
+/* A send that one segment has goes as one. */
+START_TEST(not_split)
+{
+	static char one[1400];
+	int off = 0;
+
+	connected("127.0.0.1");
+	setsockopt(ours, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off));
+	learn_anew();
+	ck_assert_int_eq(say(one, sizeof(one)), sizeof(one));
+	ck_assert(learn_known(&s->learn));
+	ck_assert_uint_eq(s->learn.sent, sizeof(one));
+	hear(sizeof(one));
+}
+END_TEST
+
 /* Stamps of the program's own in the error queue. */
 static int stamps(void)
 {
@@ -434,6 +450,7 @@ int main(void)
 	tcase_add_test(c, isns_of_ipv4);
 	tcase_add_test(c, isns_of_ipv6);
 	tcase_add_test(c, large_sends);
+	tcase_add_test(c, not_split);
 	tcase_add_test(c, left_alone);
 	tcase_add_test(c, left_alone_later);
 	tcase_add_test(c, left_alone_unseen);
