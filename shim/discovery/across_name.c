@@ -4,7 +4,7 @@
  *
  * Background thread only. Locks: none.
  */
-#include "discovery/across.h"
+#include "discovery/across_name.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -26,8 +26,7 @@
 #endif
 #define PIDFS 0x50494446	/* linux/magic.h; its inodes are one number for all, since 6.9 */
 
-#define NAME  "shim1n."
-#define TAKEN ".x"		/* beside a name that two have wanted */
+#define NAME "shim1n."
 
 _Static_assert(NETKEY_MAC == ACROSS_MAC, "across.h and netkey.h");
 
@@ -48,15 +47,20 @@ struct said {
 	uint64_t process[2];	/* the same: inodes of their pidfds */
 };
 
+static bool mac_of_said(const char *label, struct said *s, uint8_t mac[ACROSS_MAC])
+{
+	memcpy(s->label, label, strlen(label));
+	memset(mac, 0, ACROSS_MAC);
+	return netkey_mac(key_file(), s, sizeof(*s), mac);
+}
+
 static bool mac_of(const char *label, const uint32_t isn[2], uint64_t client, uint64_t server,
 		   uint8_t mac[ACROSS_MAC])
 {
 	struct said s = { .isn = { isn[0], isn[1] }, .process = { client, server } };
 
-	memcpy(s.label, label, strlen(label));
 	net_boot_id(s.boot);
-	memset(mac, 0, ACROSS_MAC);
-	return netkey_mac(key_file(), &s, sizeof(s), mac);
+	return mac_of_said(label, &s, mac);
 }
 
 bool across_make_mac(const uint32_t isn[2], bool by_server, uint64_t client, uint64_t server,
@@ -123,8 +127,37 @@ int across_process(int sock, uint64_t *ret_inode)
 
 /* ---- names ---- */
 
-struct place { int dir; struct sockaddr_un un; char name[sizeof(NAME) + 2 * ACROSS_NAME +
-							 sizeof(TAKEN)]; };
+struct place { int dir; struct sockaddr_un un; char name[ACROSS_LEAF]; uint8_t mac[ACROSS_MAC]; };
+
+static void leaf(const char *begin, const uint8_t name[ACROSS_NAME], const char *end,
+		 char ret[ACROSS_LEAF])
+{
+	static const char hex[] = "0123456789abcdef";
+	char digits[2 * ACROSS_NAME + 1] = "";
+
+	for (int i = 0; i < ACROSS_NAME; i++) {
+		digits[2 * i] = hex[name[i] >> 4];
+		digits[2 * i + 1] = hex[name[i] & 15];
+	}
+	fmt_string(ret, ACROSS_LEAF, "%s%s%s", begin, digits, end);
+}
+
+void across_leaf_of(const uint8_t name[ACROSS_NAME], const char *end, char ret[ACROSS_LEAF])
+{
+	leaf(NAME, name, end, ret);
+}
+
+bool across_leaf(const char *begin, const char *label, const uint32_t said[2],
+		 char ret[ACROSS_LEAF])
+{
+	struct said s = { .isn = { said[0], said[1] } };
+	uint8_t mac[ACROSS_MAC];
+
+	if (!mac_of_said(label, &s, mac))
+		return false;
+	leaf(begin, mac, "", ret);
+	return true;
+}
 
 /* Anybody may write there, as long as nobody takes another's name away. 0 or -errno. */
 static int open_directory(void)
@@ -147,17 +180,9 @@ static int open_directory(void)
 
 static int place_of(struct place *p, const uint32_t isn[2], const char *end)
 {
-	static const char hex[] = "0123456789abcdef";
-	uint8_t mac[ACROSS_MAC];
-	char digits[2 * ACROSS_NAME + 1] = "";
-
-	if (!mac_of("across name", isn, 0, 0, mac))
+	if (!mac_of("across name", isn, 0, 0, p->mac))
 		return -EACCES;
-	for (int i = 0; i < ACROSS_NAME; i++) {
-		digits[2 * i] = hex[mac[i] >> 4];
-		digits[2 * i + 1] = hex[mac[i] & 15];
-	}
-	fmt_string(p->name, sizeof(p->name), "%s%s%s", NAME, digits, end);
+	across_leaf_of(p->mac, end, p->name);
 	p->dir = open_directory();
 	if (p->dir < 0)
 		return p->dir;
@@ -172,7 +197,7 @@ static void say_taken(const uint32_t isn[2])
 {
 	struct place p;
 
-	if (place_of(&p, isn, TAKEN))
+	if (place_of(&p, isn, ACROSS_TAKEN))
 		return;
 	sys(SYS_mkdirat, p.dir, p.name, 0);
 	fd_internal_close(p.dir);
@@ -185,7 +210,10 @@ int across_name_open(int fd, const uint32_t isn[2])
 
 	if (r)
 		return r;
+	across_left_add(p.dir, p.mac);
 	r = (int)sys(SYS_bind, fd, &p.un, sizeof(p.un));
+	if (r)
+		across_left_remove(p.dir, p.mac);
 	fd_internal_close(p.dir);
 	if (r == -EADDRINUSE)
 		say_taken(isn);
@@ -198,7 +226,7 @@ bool across_name_taken(const uint32_t isn[2])
 	struct stat st;
 	bool there;
 
-	if (place_of(&p, isn, TAKEN))
+	if (place_of(&p, isn, ACROSS_TAKEN))
 		return true;
 	there = sys(SYS_newfstatat, p.dir, p.name, &st, AT_SYMLINK_NOFOLLOW) != -ENOENT;
 	fd_internal_close(p.dir);
@@ -212,8 +240,9 @@ void across_name_close(const uint32_t isn[2])
 	if (place_of(&p, isn, ""))
 		return;
 	sys(SYS_unlinkat, p.dir, p.name, 0);
+	across_left_remove(p.dir, p.mac);
 	fd_internal_close(p.dir);
-	if (place_of(&p, isn, TAKEN))
+	if (place_of(&p, isn, ACROSS_TAKEN))
 		return;
 	sys(SYS_unlinkat, p.dir, p.name, AT_REMOVEDIR);
 	fd_internal_close(p.dir);

@@ -32,7 +32,7 @@
 #include "base/loop.h"
 #include "base/proof.h"
 #include "base/sys.h"
-#include "discovery/across.h"
+#include "discovery/across_name.h"
 #include "discovery/identity.h"
 #include "discovery/discovery_sock.h"
 #include "discovery/discovery_net.h"
@@ -672,5 +672,6 @@ void search_policy(struct stream *s)
 void search_after_fork(void)
 {
 	net_after_fork();
+	across_left_after_fork();
 	search_names_open = search_client_names = 0;
 }

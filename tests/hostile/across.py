@@ -106,6 +106,8 @@ def squat(d, how):
     end = time.monotonic() + 20
     while time.monotonic() < end and not met:
         for name in os.listdir(d):
+            if not name.startswith("shim1n."):
+                continue
             path = f"{d}/{name}"
             try:
                 if how == "knock":
