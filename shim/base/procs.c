@@ -79,9 +79,9 @@ uint64_t process_start(int pid)
 }
 
 /*
- * The kernel is asked to hurry the end of one that is ending: it says EINVAL of all others, whoever
- * asks and in whichever PID namespace. A process gives up its memory (ESRCH) before its descriptors.
- * Where a filter forbids the question it is taken to live.
+ * The kernel is asked to hurry the end of one that is ending: it says EINVAL of all others,
+ * whoever asks and in whichever PID namespace. A process gives up its memory (ESRCH) before its
+ * descriptors. Where a filter forbids the question it is taken to live.
  */
 bool process_ending_of(int pidfd)
 {

@@ -27,8 +27,8 @@ void stream_learn_leave(struct stream *s, uint32_t gen)
 	for (int i = 0; !left; i++) {
 		stream_lock(s);
 		fd = atomic_load(&s->fd);
-		left = atomic_load(&s->gen) != gen || fd < 0 || i == LEAVE_MS || !stream_learned(s) ||
-		       !learn_may_come(&s->learn, fd, s->role == ROLE_CLIENT);
+		left = atomic_load(&s->gen) != gen || fd < 0 || i == LEAVE_MS ||
+		       !stream_learned(s) || !learn_may_come(&s->learn, fd, s->role == ROLE_CLIENT);
 		if (left && atomic_load(&s->gen) == gen) {
 			if (fd >= 0 && stream_learned(s))
 				learn_leave(&s->learn, fd);

@@ -1,8 +1,8 @@
 /*
- * across_left.c - names that a killed process left in the policy's cross_ns_dir. Nobody but root can
- * list that directory, so each process that has names there writes them down, in a file that is
- * locked for as long (flock): one whose lock is to be had is a dead one's, and the next process of
- * the same user and key takes away what it says, and the file.
+ * across_left.c - names that a killed process left in the policy's cross_ns_dir. Nobody but root
+ * can list that directory, so each process that has names there writes them down, in a file that
+ * is locked for as long (flock): one whose lock is to be had is a dead one's, and the next process
+ * of the same user and key takes away what it says, and the file.
  *
  * The file's name is a mac, as those of the names are. What it says is no more than believed to be
  * names of ours: they must be sockets of our user, and so many at most.
@@ -21,7 +21,7 @@
 #include "policy/log.h"
 #include "policy/words.h"
 
-#define FILES 16	/* processes of one user that have names at one time; more write none down */
+#define FILES 16	/* processes of one user that have names at one time; others write none */
 #define NAMES 256	/* of one */
 
 static int file = -1;
@@ -162,7 +162,7 @@ void across_left_remove(int dir, const uint8_t name[ACROSS_NAME])
 		write_down(i, none);
 		if (--count)
 			return;
-		take_away(dir, in_file);	/* first: whoever gets the lock finds that it is gone */
+		take_away(dir, in_file);	/* first: who gets the lock finds it gone */
 		fd_internal_close(file);
 		file = -1;
 		return;

@@ -1,9 +1,11 @@
 """Ends of a connection between two network namespaces, of which one has said all that it has to say
 and does not read for a while. They know nothing of the library.
-	nshalf.py server PORT		a word for each of 200; then ANSWER bytes and the end of its
-					half; reads on two seconds later, to the end
-	nshalf.py client ADDRESS PORT	200 words, and reads to that end; then BULK bytes, which nobody
-					reads for more than a second
+	nshalf.py server PORT
+		a word for each of 200; then ANSWER bytes and the end of its half; reads on two
+		seconds later, to the end
+	nshalf.py client ADDRESS PORT
+		200 words, and reads to that end; then BULK bytes, which nobody reads for more than
+		a second
 """
 import hashlib, socket, sys, time
 
@@ -52,7 +54,8 @@ def client(address, port):
     s.close()
 
 
-print("right", hashlib.sha1(b"b" * BULK + b"c").hexdigest(), hashlib.sha1(b"a" * ANSWER).hexdigest())
+for data in b"b" * BULK + b"c", b"a" * ANSWER:
+    print("right", hashlib.sha1(data).hexdigest())
 if sys.argv[1] == "server":
     server(int(sys.argv[2]))
 else:

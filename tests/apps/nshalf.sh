@@ -21,9 +21,11 @@ for how in 'overflow 10ms' 'overflow 500ms'; do
 	run_with shim nsenter -t "$N_A" -n "${apart[@]}" python3 "$TMP/nshalf.py" client \
 		10.96.0.1 23081 >"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
 	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"
-	read -r _ bytes answer <"$TMP/client.log"
-	grep -qx "read $bytes" "$TMP/server.log" || fail "server: $(cat "$TMP/server.log")"
-	grep -qx "answer $answer" "$TMP/client.log" && grep -qx 'error 0' "$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
+	mapfile -t right < <(sed -n 's/^right //p' "$TMP/client.log")
+	grep -qx "read ${right[0]}" "$TMP/server.log" || fail "server: $(cat "$TMP/server.log")"
+	for line in "answer ${right[1]}" 'error 0'; do
+		grep -qx "$line" "$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
+	done
 	collect
 	say "$FAST bytes on a fast path, on TCP because: $REASONS"
 	((FAST > 5000)) || fail "not upgraded"

@@ -1,8 +1,10 @@
 """Ends of a connection between two network namespaces, of which one begins to use its error queue
 when it has long been upgraded. They know nothing of the library.
-	nsqueue.py server PORT			echoes
-	nsqueue.py client ADDRESS PORT WAY	200 words; then asks for what comes in the error queue, and
-						says what has come: WAY option, message, zerocopy
+	nsqueue.py server PORT
+		echoes
+	nsqueue.py client ADDRESS PORT WAY
+		200 words; then asks for what comes in the error queue, and says what has come:
+		WAY option, message, zerocopy
 """
 import select, socket, struct, sys, time
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Between network namespaces: a program that asks for stamps, or for MSG_ZEROCOPY's notices, when its
-# connection has long been upgraded gets of them what it gets without the library, and nothing else.
+# Between network namespaces: a program that asks for stamps, or for MSG_ZEROCOPY's notices, when
+# its connection has long been upgraded gets of them what it gets without the library, and nothing
+# else.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../hostile/netns.bash"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Names that a killed process left in cross_ns_dir: the next process of the user takes them away, and
-# what it believes of what lies there is that sockets of its own user may go. Files of hostile
+# Names that a killed process left in cross_ns_dir: the next process of the user takes them away,
+# and what it believes of what lies there is that sockets of its own user may go. Files of hostile
 # contents, and things in their place, hold nobody up.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
