@@ -431,6 +431,7 @@ enum reason across_is_one(const struct link *l, struct stream *s, const struct c
 		return REASON_NOT_ONE;
 	}
 	s->search.across_its = m->tuple;
+	stat_row_event(s->row, EVENT_ACROSS, 0);
 	return REASON_NONE;
 }
 

@@ -22,12 +22,20 @@ static bool alive(struct link *l)
 	return state == LINK_UP || state == LINK_HELLO;
 }
 
+/* By both of its keys. */
+static bool across_permitted(void)
+{
+	const struct policy *p = atomic_load(&shim_policy);
+
+	return *policy_cross_ns_dir(p) && *policy_key_file(p);
+}
+
 bool link_trusts(struct link *l)
 {
 	if (atomic_load(&l->distrusted))
 		return false;
-	if (l->path->far || (rights_taken_from(l->peer_uid) &&
-			     (!l->across || *policy_cross_ns_dir(atomic_load(&shim_policy)))))
+	if (l->path->far ||
+	    (rights_taken_from(l->peer_uid) && (!l->across || across_permitted())))
 		return true;
 	log_line(2, "link %u (pid %d): user %u may not pass descriptors to us any more", l->index,
 		 l->peer_pid, l->peer_uid);
