@@ -11,9 +11,13 @@ nothing of the library, but for the names in its directory.
 	    silent	... and says nothing
 	    pass	... and passes on what is said to the one that was there, both ways
 	    knock	knocks there, until it is gone, and says something
+	across.py sniff PORT FILE		writes the client's port and both ISNs of the next
+						connection to PORT into FILE
+	across.py forge ADDRESS TO PORT ITS-PORT ISN ISN
+						a socket that has all that (TCP_REPAIR); sends by it
 Files READY.HOW in DIR's parent say that it has begun, and DONE.HOW what it has met.
 """
-import os, select, socket, sys, threading, time
+import os, select, socket, struct, sys, threading, time
 
 IP_TRANSPARENT = 19
 RECORD = (14).to_bytes(2, "little") + (6).to_bytes(2, "little") + os.urandom(60)	# CTL_PROOF
@@ -140,6 +144,41 @@ def squat(d, how):
         f.write(" ".join(met))
 
 
+def sniff(port, path):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
+    open(path + ".ready", "w").close()
+    syn = None
+    while True:
+        p = s.recv(2048)
+        t = p[(p[0] & 15) * 4:]
+        if p[9] != socket.IPPROTO_TCP or len(t) < 20:
+            continue
+        sport, dport, seq, _ = struct.unpack(">HHII", t[:12])
+        if dport == port and t[13] & 0x12 == 2:
+            syn = sport, seq
+        elif syn and sport == port and t[13] & 0x12 == 0x12:
+            break
+    with open(path + ".new", "w") as f:
+        f.write(f"{syn[0]} {syn[1]} {seq}")
+    os.rename(path + ".new", path)
+
+
+def forge(address, to, port, its, *isn):
+    REPAIR, QUEUE, SEQ = 19, 20, 21
+    s = socket.socket()
+    s.setsockopt(socket.IPPROTO_TCP, REPAIR, 1)
+    for queue, n in (2, isn[0]), (1, isn[1]):
+        s.setsockopt(socket.IPPROTO_TCP, QUEUE, queue)
+        s.setsockopt(socket.IPPROTO_TCP, SEQ, (n + 1) % 2**32 - (2**32 if n + 1 >= 2**31 else 0))
+    s.bind((address, its))
+    s.connect((to, port))
+    s.setsockopt(socket.IPPROTO_TCP, REPAIR, 0)
+    for i in range(30):
+        s.send(b"x" * 100)
+        time.sleep(0.1)
+    print("forged")
+
+
 what, args = sys.argv[1], sys.argv[2:]
 if what == "server":
     each(socket.create_server((args[0], int(args[1]))), serve)
@@ -151,5 +190,9 @@ elif what == "relay":
          lambda c: pump(c, socket.create_connection(to)))
 elif what == "tproxy":
     each(listen_transparent(int(args[0])), transparent)
+elif what == "sniff":
+    sniff(int(args[0]), args[1])
+elif what == "forge":
+    forge(args[0], args[1], *map(int, args[2:]))
 elif what == "squat":
     squat(*args)

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Who is never joined across network namespaces: ends of two connections, with a relay or a proxy
-# that keeps both addresses between them; ends with different keys; twins, whose addresses and ports
-# are the same; and ends of one whose name somebody else has taken, or passes on. The same ends with
-# nobody between them are joined.
+# that keeps both addresses between them, or SYNPROXY; a forged socket that has all that is seen of
+# an end; ends with different keys; twins, whose addresses and ports are the same; and ends of one
+# whose name somebody else has taken, or passes on. The same ends with nobody between them are
+# joined.
 #	across.sh [SCENE...]
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
@@ -59,8 +60,8 @@ scene_relay() {
 	ask "$N_A" 10.77.0.1 24000 word
 	told tcp
 }
-# Both addresses and both ports are kept; T stands between D and E.
-scene_tproxy() {
+# between: T stands between D and E, 10.78.0.2 and 10.79.0.2
+between() {
 	place N_T
 	place N_D
 	place N_E
@@ -70,12 +71,17 @@ scene_tproxy() {
 		ip addr add 10.78.0.1/24 dev td; ip link set td up
 		ip addr add 10.79.0.1/24 dev te; ip link set te up
 		sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 \
-			net.ipv4.conf.td.rp_filter=0 net.ipv4.conf.te.rp_filter=0
-		ip rule add fwmark 1 lookup 100; ip route add local 0.0.0.0/0 dev lo table 100"
+			net.ipv4.conf.td.rp_filter=0 net.ipv4.conf.te.rp_filter=0"
 	in_net "$N_D" sh -c "ip addr add 10.78.0.2/24 dev eth0; ip link set eth0 up
 		ip link set lo up; ip route add default via 10.78.0.1"
 	in_net "$N_E" sh -c "ip addr add 10.79.0.2/24 dev eth0; ip link set eth0 up
 		ip link set lo up; ip route add default via 10.79.0.1"
+}
+# Both addresses and both ports are kept.
+scene_tproxy() {
+	between
+	in_net "$N_T" sh -c "ip rule add fwmark 1 lookup 100
+		ip route add local 0.0.0.0/0 dev lo table 100"
 	in_net "$N_T" nft -f - <<-'N' || { say "no TPROXY here: not tested"; return; }
 	table ip m {
 	 chain p {
@@ -90,6 +96,50 @@ scene_tproxy() {
 	port=23400
 	within 15 listens "$N_T" || fail "no proxy"
 	ask "$N_D" 10.79.0.2 23001 word
+	told tcp
+}
+# Both addresses and ports, and the client's ISN: the server's is another one behind it.
+scene_synproxy() {
+	between
+	in_net "$N_T" sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0 2>/dev/null
+	in_net "$N_T" nft -f - <<-'N' || { say "no SYNPROXY here: not tested"; return; }
+	table ip s {
+	 chain p {
+	  type filter hook prerouting priority raw;
+	  iifname "td" tcp dport 23001 tcp flags syn notrack
+	 }
+	 chain f {
+	  type filter hook forward priority 0;
+	  ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm
+	  ct state invalid drop
+	 }
+	}
+	N
+	ends synproxy word "$N_E"
+	ask "$N_D" 10.79.0.2 23001 word
+	told tcp
+}
+# The connection's own names and ISNs, on a socket that somebody in another namespace has made: he
+# has read them on the way, and even has the key. The client has not got the library.
+scene_forged() {
+	ends forged word
+	place N_F
+	in_net "$N_F" sh -c "ip link set lo up
+		ip addr add 10.77.0.2/32 dev lo; ip route add 10.77.0.3/32 dev lo"
+	rm -f "$TMP"/sniffed
+	start none "$TMP/sniff.log" nsenter -t "$N_R" -n python3 "$TMP/across.py" sniff 23001 \
+		"$TMP/sniffed"
+	within 10 test -e "$TMP/sniffed.ready" || fail "no sniffer"
+	start none "$TMP/client.log" nsenter -t "$N_A" -n python3 "$TMP/across.py" client \
+		10.77.0.3 23001 word "$TMP/never"
+	local client=$PID
+	within 10 test -e "$TMP/sniffed" || fail "nothing was read on the way"
+	# shellcheck disable=SC2046
+	start shim "$TMP/forger.log" nsenter -t "$N_F" -n python3 "$TMP/across.py" forge \
+		10.77.0.2 10.77.0.3 23001 $(cat "$TMP/sniffed")
+	finish "$PID" 30 || fail "forger: $(cat "$TMP/forger.log")"
+	grep -qx forged "$TMP/forger.log" || fail "forger: $(cat "$TMP/forger.log")"
+	PID=$client
 	told tcp
 }
 scene_keys() {
@@ -170,7 +220,7 @@ scene_twins() {
 	((FAST > 10000)) || fail "not joined"
 }
 
-(($#)) || set -- nobody relay tproxy keys take pass silent knock twins
+(($#)) || set -- nobody relay tproxy synproxy forged keys take pass silent knock twins
 for scene; do
 	"scene_$scene"
 done
