@@ -159,7 +159,19 @@ bool across_leaf(const char *begin, const char *label, const uint32_t said[2],
 	return true;
 }
 
-/* Anybody may write there, as long as nobody takes another's name away. 0 or -errno. */
+/*
+ * Its group may write there, as long as nobody takes another's name away; that is who may have the
+ * key. Others not, nor read: who does may keep the kernel's lock of it, by memory that never comes
+ * (docs/security.md), and then not even SIGKILL ends who waits for that.
+ */
+static bool may_be_used(const struct stat *st)
+{
+	return !(st->st_mode & 06) && (!(st->st_mode & 020) || st->st_mode & S_ISVTX) &&
+	       (!st->st_uid || st->st_uid == OVERFLOW_UID ||
+		st->st_uid == (uid_t)sys(SYS_geteuid));
+}
+
+/* 0 or -errno. */
 static int open_directory(void)
 {
 	struct stat st;
@@ -167,9 +179,7 @@ static int open_directory(void)
 				 : fd_moment_sys(SYS_openat, AT_FDCWD, directory(),
 						 O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (fd >= 0 &&
-	    (sys(SYS_fstat, fd, &st) < 0 || (st.st_mode & 022 && !(st.st_mode & S_ISVTX)) ||
-	     (st.st_uid && st.st_uid != OVERFLOW_UID && st.st_uid != (uid_t)sys(SYS_geteuid)))) {
+	if (fd >= 0 && (sys(SYS_fstat, fd, &st) < 0 || !may_be_used(&st))) {
 		fd_internal_close(fd);
 		fd = -EPERM;
 	}
@@ -251,11 +261,18 @@ void across_name_close(const uint32_t isn[2])
 int across_name_connect(int fd, const uint32_t isn[2])
 {
 	struct place p;
-	int r = place_of(&p, isn, "");
+	int r = place_of(&p, isn, ""), at;
 
 	if (r)
 		return r;
-	r = (int)sys(SYS_connect, fd, &p.un, sizeof(p.un));
+	/* What is there itself: connect() would follow a link, and go where its maker may not. */
+	at = fd_moment_sys(SYS_openat, p.dir, p.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	r = at;
+	if (at >= 0) {
+		fmt_string(p.un.sun_path, sizeof(p.un.sun_path), "/proc/thread-self/fd/%d", at);
+		r = (int)sys(SYS_connect, fd, &p.un, sizeof(p.un));
+		fd_internal_close(at);
+	}
 	fd_internal_close(p.dir);
 	return r == -ENOENT ? -ECONNREFUSED : r;
 }

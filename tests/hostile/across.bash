@@ -56,7 +56,7 @@ networks() {
 across() {
 	local line
 	DIR=$TMP/across.d
-	[[ -d $DIR ]] || { mkdir "$DIR" && chmod 1733 "$DIR"; }
+	[[ -d $DIR ]] || { mkdir "$DIR" && chmod 1770 "$DIR"; }
 	[[ -e $TMP/key ]] || (umask 077 && head -c 32 /dev/urandom | base64 >"$TMP/key")
 	policy "cross_ns_dir $DIR" "key_file $TMP/key" 'log_level 4' "$@"
 }

@@ -10,6 +10,7 @@ nothing of the library, but for the names in its directory.
 	    take	takes its place, and says something
 	    silent	... and says nothing
 	    pass	... and passes on what is said to the one that was there, both ways
+	    link	takes its place by a link to a socket elsewhere
 	    knock	knocks there, until it is gone, and says something
 	across.py sniff PORT FILE		writes the client's port and both ISNs of the next
 						connection to PORT into FILE
@@ -123,7 +124,11 @@ def squat(d, how):
                     break
                 met.append(name)
                 os.rename(path, here + "/real")
-                l = unix("bind", path)
+                if how == "link":
+                    os.symlink(here + "/elsewhere", path)
+                    l = unix("bind", here + "/elsewhere")
+                else:
+                    l = unix("bind", path)
                 l.listen()
                 open(f"{here}/GO.{how}", "w").close()
                 l.settimeout(10)

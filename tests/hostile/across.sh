@@ -176,6 +176,12 @@ scene_pass() {
 	noticed pass
 }
 scene_silent() { squatted silent; }
+# Nobody is led by a link to where its maker may not go himself: of another's, or to a file system
+# that never answers.
+scene_link() {
+	squatted link
+	[[ ! -e $TMP/met.link ]] || fail "a link was followed"
+}
 # After three that have not the key nobody is let in.
 scene_knock() {
 	squatted knock
@@ -220,7 +226,29 @@ scene_twins() {
 	((FAST > 10000)) || fail "not joined"
 }
 
-(($#)) || set -- nobody relay tproxy synproxy forged keys take pass silent knock twins
+# Whoever may make files in a directory may keep the kernel's lock of it, for which not even SIGKILL
+# ends a wait. So one in which anybody may is not used.
+scene_held() {
+	begin_mode held
+	across 'earn_share off' 'earn_bytes 100' 'discovery 4s'
+	echo x >"$DIR/his"
+	chmod 1733 "$DIR"
+	start none "$TMP/held.log" python3 -S -E "$TOP/tests/hostile/stat_locked.py" directory \
+		"$DIR/his" sh -c "touch $TMP/HELD; sleep 7"
+	local held=$PID
+	within 5 test -e "$TMP/HELD" || { say "no userfaultfd: not tested"; return; }
+	ends held word
+	ask "$N_A" 10.77.0.3 23001 word
+	finish "$PID" 5 || fail "the client waits: $(cat "$TMP/client.log")"
+	kill -KILL "$SERVER"
+	within 1 ended "$SERVER" || fail "SIGKILL does not end the server"
+	[[ -d /proc/$held ]] || fail "the directory was not held all the time"
+	finish "$held" 10
+	chmod 1770 "$DIR"
+}
+ended() { ! grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null; }
+
+(($#)) || set -- nobody relay tproxy synproxy forged keys take pass silent link knock twins held
 for scene; do
 	"scene_$scene"
 done

@@ -106,7 +106,9 @@ static void check_across(struct doctor *d, const char *dir)
 	struct stat st;
 	FILE *f;
 
-	snprintf(mend, sizeof(mend), "mkdir -m 1733 %s, and the same volume in each container",
+	snprintf(mend, sizeof(mend),
+		 "mkdir -m 1770 %s, for the group that may read the key, and the same volume in "
+		 "each container",
 		 shell_word(dir, word, sizeof(word)));
 	f = fopen("/proc/sys/net/core/tstamp_allow_data", "re");
 	if (f && !fgets(on, sizeof(on), f))
@@ -115,10 +117,11 @@ static void check_across(struct doctor *d, const char *dir)
 		fclose(f);
 	if (stat(dir, &st))
 		verdict(d, V_FAIL, "namespaces", mend, "cross_ns_dir %s: %s", dir, strerror(errno));
-	else if (!S_ISDIR(st.st_mode) || (st.st_mode & 022 && !(st.st_mode & S_ISVTX)))
+	else if (!S_ISDIR(st.st_mode) || st.st_mode & 06 ||
+		 (st.st_mode & 020 && !(st.st_mode & S_ISVTX)))
 		verdict(d, V_FAIL, "namespaces", mend,
-			"cross_ns_dir %s has mode %04o: others could take names away there, so it "
-			"is not used", dir, st.st_mode & 07777);
+			"cross_ns_dir %s has mode %04o: others could stop programs there, or take "
+			"names away, so it is not used", dir, st.st_mode & 07777);
 	else if (!policy_key_file(d->policy)[0])
 		verdict(d, V_FAIL, "namespaces", "name a key_file that all of them have",
 			"cross_ns_dir does nothing without a key_file");
