@@ -293,6 +293,8 @@ static void slab_give(struct stream *s)
 	struct stat_row *row = s->row;
 
 	s->row = stat_row_none();
+	atomic_store(&s->moves.tx, NULL);	/* its row's page may go */
+	atomic_store(&s->moves.rx, NULL);
 	fork_drop(s);
 	atomic_store(&s->mode, MODE_FREE);
 	stat_row_free(row);
