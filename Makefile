@@ -91,7 +91,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl \
 	soak crowd check-faults
 .PHONY: dist rpm deps-rpm deb-arm
-.PHONY: deps-bench deps-bench-apps bench-apps bench-load bench-hits deps-suites
+.PHONY: deps-bench deps-bench-apps bench-apps bench-load bench-hits bench-ns deps-suites
 .PHONY: bench-go deps-go
 
 help:
@@ -125,6 +125,7 @@ help:
 	@echo 'Measurements      (N= rounds; floors and limits fail)'
 	@echo '  bench           sockbench: table, floors, chart; bench-load, bench-apps (APPS=),' \
 		'bench-vm'
+	@echo '  bench-ns        between network namespaces, against TCP over the same bridge'
 	@echo '  bench-hits      bulk answers: which bytes leave TCP, is it slower (PROGRAMS=)'
 	@echo '  bench-counters bench-validation    instructions of a message'
 	@echo '  bench-rdmastat bench-snippets bench-gpu    how long they take'

@@ -14,6 +14,10 @@ bench-apps: tests deps-bench deps-bench-apps
 bench-hits: tests deps-bench
 	@B=$(B) SHIM=$(lib) tests/bench/hits.sh $(N) $(PROGRAMS)
 
+# Between two network namespaces, over a bridge and by NAT. As root.
+bench-ns: tests
+	@B=$(B) SHIM=$(lib) tests/bench/ns.sh $(N)
+
 # Programs of Go, with `go on`.
 bench-go: tests deps-go
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/go.sh $(N)
