@@ -140,13 +140,18 @@ if command -v systemd-analyze >/dev/null; then
 		"$TMP/units/x.service" >"$TMP/out" 2>&1
 	grep -q rdmashim.conf "$TMP/out" && fail "systemd: $(cat "$TMP/out")"
 fi
-python3 -c 'import yaml' 2>/dev/null &&
-	{ python3 \
-	-c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"]
-		for x in d] == ["Pod", "ConfigMap"]' \
-	conf/kubernetes/pod.yaml || fail "pod.yaml"; }
+kinds() {	# FILE KIND...: what it is made of
+	python3 -c 'import sys, yaml
+d = list(yaml.safe_load_all(open(sys.argv[1])))
+assert [x.get("kind", "Compose") for x in d] == sys.argv[2:]' "$@" || fail "$1"
+}
+if python3 -c 'import yaml' 2>/dev/null; then
+	kinds conf/kubernetes/pod.yaml Pod ConfigMap
+	kinds conf/kubernetes/across.yaml ConfigMap Pod Service Pod
+	kinds conf/docker/compose.yaml Compose
+fi
 within60 yamllint -d '{extends: relaxed, rules: {line-length: disable}}' \
-	--strict conf/kubernetes/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
+	--strict conf/kubernetes/*.yaml conf/docker/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
 
 # Slurm takes what the TaskProlog prints for the task's environment.
 prolog() {
