@@ -1,6 +1,6 @@
 /*
- * across_left.c - names that a killed process left in the policy's cross_ns_dir. Nobody but root
- * can list that directory, so each process that has names there writes them down, in a file that
+ * across_left.c - names that a killed process left in the policy's cross_ns_dir. That may be
+ * one that cannot be listed, so each process that has names there writes them down, in a file that
  * is locked for as long (flock): one whose lock is to be had is a dead one's, and the next process
  * of the same user and key takes away what it says, and the file.
  *

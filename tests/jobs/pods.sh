@@ -23,7 +23,7 @@ image docker.io/library/redis:7 "$nettle" /bin/sh /bin/sleep /usr/bin/redis-serv
 	/usr/bin/redis-benchmark "$SHIM=/usr/lib/librdmashim.so" "$B/rdmastat=/usr/bin/rdmastat"
 V=$TMP/volume
 install -d -m 755 "$V"
-install -d -m 1733 "$V/across"
+install -d -m 1770 -g 999 "$V/across"
 install -d -o 999 -m 700 "$V/stat"
 (umask 077 && head -c 32 /dev/urandom | base64 >"$V/key")
 chown 999:999 "$V/key"
