@@ -27,6 +27,8 @@
 #include "policy/words.h"
 
 #define PLACES    4096		/* each a page of its own, of one fork */
+#define FEW	  256		/* those that keep their memory; used in turn, so that who comes too
+				 * late hardly finds another's */
 
 /* The first page of the range; the places follow. */
 struct holders_table {
@@ -158,6 +160,49 @@ static uint32_t place_of(const void *c)
 static bool is_open(uint64_t open) { return open & 0xffff0000; }
 static uint32_t place_in(uint64_t open) { return (uint32_t)(open >> 16 & 0xffff) - 1; }
 
+/* One that nobody uses: it is used now. PLACES: there is none. Half of those in turn may be in use;
+ * then there are more. */
+static uint32_t place_free(void)
+{
+	static _Atomic uint32_t hint, turn = FEW;
+	uint32_t most = atomic_load(&turn), n, i, zero;
+
+	for (n = 0; n < PLACES; n++) {
+		if (n >= most / 2 && most < PLACES) {
+			atomic_store(&turn, most * 2);
+			most *= 2;
+		}
+		i = atomic_fetch_add(&hint, 1) % most;
+		zero = 0;
+		if (atomic_compare_exchange_strong(&users[i], &zero, 1))
+			return i;
+	}
+	return PLACES;
+}
+
+/* Nobody uses it any more: its memory goes, as far as other processes have not got it. Else a
+ * server that forks would have a mapping for each of thousands of connections that are closed. Not
+ * under a filter, which may not permit it. */
+static void place_given_back(uint32_t i)
+{
+	uint32_t zero = 0;
+
+	if (i < FEW || i >= PLACES || !shim_on ||
+	    !atomic_compare_exchange_strong(&users[i], &zero, 1))
+		return;
+	/* in one step of the kernel's, and one mapping with its neighbours: mremap(2) would keep
+	 * them apart */
+	mmap(place_at(i), page_bytes(), PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	atomic_fetch_sub(&users[i], 1);
+}
+
+static void place_leave(uint32_t i)
+{
+	if (atomic_fetch_sub(&users[i], 1) == 1)
+		place_given_back(i);
+}
+
 void holders_close(void)
 {
 	uint64_t was = atomic_load(&open_place);
@@ -166,35 +211,30 @@ void holders_close(void)
 	       !atomic_compare_exchange_weak(&open_place, &was, ((was >> 32) + 1) << 32))
 		;
 	if (is_open(was))
-		atomic_fetch_sub(&users[place_in(was)], 1);
+		place_leave(place_in(was));
 }
 
 /* A page that no other process has yet takes the place of `was`. */
 static bool place_open(uint64_t was)
 {
-	static _Atomic uint32_t hint;
+	uint32_t i = place_free();
 	uint64_t next;
 
-	for (uint32_t n = 0; n < PLACES; n++) {
-		uint32_t i = atomic_fetch_add(&hint, 1) % PLACES, zero = 0;
-
-		if (!atomic_compare_exchange_strong(&users[i], &zero, 1))
-			continue;
-		next = ((was >> 32) + 1) << 32 | (i + 1) << 16;
-		if (!fresh(place_at(i))) {
-			atomic_fetch_sub(&users[i], 1);
-			return false;
-		}
-		if (!atomic_compare_exchange_strong(&open_place, &was, next))
-			atomic_fetch_sub(&users[i], 1);		/* another thread was faster */
-		else if (is_open(was))
-			atomic_fetch_sub(&users[place_in(was)], 1);
-		return true;
+	if (i == PLACES)
+		return false;
+	next = ((was >> 32) + 1) << 32 | (i + 1) << 16;
+	if (!fresh(place_at(i))) {
+		atomic_fetch_sub(&users[i], 1);
+		return false;
 	}
-	return false;
+	if (!atomic_compare_exchange_strong(&open_place, &was, next))
+		place_leave(i);		/* another thread was faster */
+	else if (is_open(was))
+		place_leave(place_in(was));
+	return true;
 }
 
-static void holders_give(struct holders *c) { atomic_fetch_sub(&users[place_of(c)], 1); }
+static void holders_give(struct holders *c) { place_leave(place_of(c)); }
 
 /* A holders with this process in it. */
 static struct holders *holders_take(void)

@@ -1,8 +1,9 @@
 """Ends for closed.sh; they know nothing of the library.
-	closed.py server PORT N EPOLL
-	    takes N connections, into an epoll instance if EPOLL is 1, closes them in any order,
-	    and says how much more memory of its own it has than before, its counter file with it,
-	    in KiB: while they were open, and after it; and how much of that is the file's
+	closed.py server PORT N plain|epoll|fork
+	    takes N connections, into an epoll instance or not, closes them in any order; or
+	    each when it has forked with it. Says how much more memory of its own it has than
+	    before, its counter file with it, in KiB: while they were open, and after it; and
+	    how much of that is the file's
 	closed.py client PORT N
 	    another user; has them all at one time, until they are closed
 """
@@ -23,7 +24,8 @@ def counters():
 
 def own():
     with open("/proc/self/status") as f:
-        return counters() + next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+        return counters() + sum(int(line.split()[1]) for line in f
+                                if line.startswith(("RssAnon:", "RssShmem:")))
 
 
 if what == "server":
@@ -31,14 +33,20 @@ if what == "server":
     fds = [0] * n
     listener.accept()[0].close()  # what a first one costs is not counted
     before = own()
-    epoll = select.epoll() if sys.argv[4] == "1" else None
+    epoll = select.epoll() if sys.argv[4] == "epoll" else None
     for i in range(n):
         fds[i] = listener.accept()[0].detach()
         if epoll:
             epoll.register(fds[i], select.EPOLLIN | select.EPOLLET)
+        elif sys.argv[4] == "fork":
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.close(fds[i])
+            os.waitpid(child, 0)
     with_all = own()
     random.shuffle(fds)
-    for fd in fds:
+    for fd in fds if sys.argv[4] != "fork" else []:
         os.close(fd)
     print(with_all - before, own() - before, counters(), flush=True)
 else:

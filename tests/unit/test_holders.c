@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -26,6 +27,7 @@
 #include "suite.h"
 
 _Atomic int shim_pid;
+bool shim_on = true;
 static int posted;
 
 struct work *stream_work_of(const struct stream *s) { (void)s; return NULL; }
@@ -146,6 +148,64 @@ START_TEST(a_child_less)
 }
 END_TEST
 
+/* Of memory that may be shared; and how many mappings there are. */
+static size_t shared_pages(size_t *ret_mappings)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long from, to;
+	char line[512], how[8] = "";
+	size_t kb, n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	*ret_mappings = 0;
+	while (fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%lx-%lx %7s", &from, &to, how) == 3)
+			++*ret_mappings;
+		else if (how[3] == 's' && sscanf(line, "Rss: %zu", &kb) == 1)
+			n += kb / 4;
+	}
+	fclose(f);
+	return n;
+}
+
+#define FORKS 3000
+/* One connection at a time, or thousands, with a fork behind each: when they are closed their
+ * memory is gone, and so are their mappings. */
+START_TEST(closed_ones_leave_little)
+{
+	static struct stream s[FORKS], again[4000];
+	size_t was, mappings;
+	struct holders *c, *before = NULL;
+
+	shared_pages(&was);
+	for (int i = 0; i < FORKS; i++) {
+		c = holders_of(&s[i]);
+		ck_assert(c && c != before);
+		before = c;
+		ck_assert(holders_has(c, getpid()));
+		ck_assert_uint_eq(atomic_load(&c->on_tcp), 0);
+		atomic_store(&c->on_tcp, 1);
+		holders_close();	/* a fork */
+		if (!_i)
+			fork_drop(&s[i]);
+	}
+	for (int i = 0; i < FORKS && _i; i++) {
+		ck_assert_uint_eq(atomic_load(&atomic_load(&s[i].others.holders)->on_tcp), 1);
+		fork_drop(&s[i]);
+	}
+	ck_assert_uint_le(shared_pages(&mappings), 257);
+	ck_assert_uint_le(mappings, was + 270);
+	/* and are there again */
+	for (int i = 0; i < 4000; i++) {
+		c = holders_of(&again[i]);
+		ck_assert_ptr_nonnull(c);
+		ck_assert_uint_eq(atomic_load(&c->on_tcp), 0);
+		atomic_store(&c->on_tcp, 1);
+		holders_close();
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("holders");
@@ -156,6 +216,7 @@ int main(void)
 	tcase_add_test(c, this_process_lives);
 	tcase_add_test(c, what_has_ended);
 	tcase_add_test(c, a_dead_parent);
+	tcase_add_loop_test(c, closed_ones_leave_little, 0, 2);
 	tcase_add_loop_test(c, a_child_less, 0, (int)(sizeof less / sizeof *less));
 	suite_add_tcase(s, c);
 	return run_suite(s);
