@@ -5,7 +5,9 @@
  * Locks: snd.lock, never while the file is waited for.
  */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/signals.h"
 #include "base/sys.h"
@@ -22,6 +24,7 @@ struct file {
 	int fd;
 	bool own_place;		/* the file's own, which is moved by what was sent */
 	bool absent;		/* the next bytes are to be fetched */
+	bool in_memory;		/* all of it, whatever is asked for */
 	int64_t at, told;	/* the next one's place; where the file's own is */
 	size_t n, done;
 	uint32_t from, held;	/* fetched: of part[] */
@@ -54,10 +57,32 @@ static void file_tell_place(struct file *f)
 	f->told = f->at;
 }
 
+/* Files of memory have no RWF_NOWAIT: nobody has to bring their bytes, unless from swap. */
+static bool is_of_memory(int fd)
+{
+	struct statfs fs;
+
+	return sys(SYS_fstatfs, fd, &fs) >= 0 &&
+	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
+}
+
+/* What is in memory. */
+static long file_read(struct file *f, char *to, size_t n)
+{
+	struct iovec v = { to, n };
+	long r = -EOPNOTSUPP;
+
+	if (!f->in_memory)
+		r = sys(SYS_preadv2, f->fd, &v, 1, f->at, 0, RWF_NOWAIT);
+	if (r != -EOPNOTSUPP || (!f->in_memory && !is_of_memory(f->fd)))
+		return r;
+	f->in_memory = true;
+	return sys(SYS_pread64, f->fd, to, n, f->at);
+}
+
 /* Up to n bytes to `to`. Count, or -EAGAIN: they are absent, or there are none. */
 static long file_get(struct file *f, char *to, size_t n)
 {
-	struct iovec v = { to, n };
 	long r;
 
 	if (f->held) {
@@ -67,24 +92,32 @@ static long file_get(struct file *f, char *to, size_t n)
 		f->held -= (uint32_t)n;
 		return (long)n;
 	}
-	r = sys(SYS_preadv2, f->fd, &v, 1, f->at, 0, RWF_NOWAIT);
+	r = file_read(f, to, n);
 	f->absent = r <= 0;
 	return r > 0 ? r : -EAGAIN;
 }
 
-/* One chunk into the ring. Count, -EAGAIN = no room or absent, -errno. snd.lock held. */
-static long file_chunk(struct stream *s, struct file *f, bool nonblock)
+/* How much is published at once: the reader copies while the next is read from the file. With a
+ * wire each one is a record, and perhaps wakes the reader. */
+static size_t file_piece(const struct stream *s)
 {
-	size_t n, want = f->n - f->done;
+	size_t quarter = s->wired ? (s->snd.ring.size - s->snd.ring.unused) / 4 : 0;
+
+	return quarter > PUBLISH_CHUNK ? quarter : PUBLISH_CHUNK;
+}
+
+/* One chunk into the ring. Count, -EAGAIN = no room or absent, -errno. snd.lock held. */
+static long file_chunk(struct stream *s, struct file *f)
+{
+	size_t n, want = f->n - f->done, piece = file_piece(s);
 	uint64_t pos, room;
 	long r;
 
 	if (stream_block_in_way(s))
 		return -EAGAIN;
-	if (ring_tx_refresh(&s->snd.ring))
+	want = want < piece ? want : piece;
+	if (ring_tx_room(&s->snd.ring) < want && ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
-	if (ring_tx_room(&s->snd.ring) < want)
-		stream_short_of_room(s, want, nonblock);
 	room = ring_tx_room(&s->snd.ring);
 	if (!room)
 		return -EAGAIN;
@@ -132,10 +165,15 @@ static int falls_back(struct stream *s)
 /* What is left of it into the ring. As file_chunk(). snd.lock held. */
 static long file_by_ring(struct stream *s, struct file *f, bool nonblock)
 {
-	long r;
+	size_t left = f->n - f->done;
+	long r = 0;
 
-	do
-		r = file_chunk(s, f, nonblock);
+	if (ring_tx_room(&s->snd.ring) < left && ring_tx_refresh(&s->snd.ring))
+		r = -EPROTO;
+	else if (ring_tx_room(&s->snd.ring) < left && !stream_block_in_way(s))
+		stream_short_of_room(s, left, nonblock);
+	if (!r) do
+		r = file_chunk(s, f);
 	while (f->done < f->n && (r > 0 || (r == -EAGAIN && nonblock && !f->absent &&
 					    !stream_block_in_way(s) &&
 					    !stream_ring_still_full(s))));
@@ -265,7 +303,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		return sys(SYS_sendfile, fd, in_fd, off, 0);
 	f.fd = in_fd;
 	f.own_place = !off;
-	f.absent = false;
+	f.absent = f.in_memory = false;
 	f.told = f.at;
 	f.n = n < 0x7ffff000 ? n : 0x7ffff000;
 	f.done = f.from = f.held = 0;
