@@ -3,7 +3,7 @@ when it has long been upgraded. They know nothing of the library.
 	nsqueue.py server PORT
 		echoes
 	nsqueue.py client ADDRESS PORT WAY
-		200 words; then asks for what comes in the error queue, and says what has come:
+		1100 words; then asks for what comes in the error queue, and says what has come:
 		WAY option, message, zerocopy
 """
 import select, socket, struct, sys, time
@@ -52,8 +52,9 @@ def came(s):
 
 def client(address, port, way):
     s = socket.create_connection((address, port))
-    words(s, 100)
-    time.sleep(0.5)
+    for i in range(100):	# who looks for the other end learns by what it sends
+        words(s, 10)
+        time.sleep(0.01)
     words(s, 100)
     if way == "option":
         s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, TX_SOFTWARE | SOFTWARE)

@@ -1,9 +1,9 @@
 """Ends of a connection between two network namespaces, and who would get between them. They know
 nothing of the library, but for the names in its directory.
 	across.py server ADDRESS PORT		echoes, one thread for each connection
-	across.py client ADDRESS PORT WORD [GO]	100 messages; when the file GO is there 500
-						more, half a second, and 100; each answered as it
-						must be, with the server's WORD before the first
+	across.py client ADDRESS PORT WORD [GO]	100 messages; few until the file GO is there, then
+						500 more, half a second, and 100; each answered as
+						it must be, with the server's WORD before the first
 	across.py relay PORT ADDRESS PORT	takes connections and carries them on
 	across.py tproxy PORT			the same by both ends' addresses (IP_TRANSPARENT)
 	across.py squat DIR HOW			lies in wait for a name in DIR, and
@@ -59,6 +59,7 @@ def client(address, port, word, go=None):
     until = time.monotonic() + 10
     while go and not os.path.exists(go) and time.monotonic() < until:
         time.sleep(0.01)
+        rounds(s, 1)	# who looks for the other end learns by what it sends
     rounds(s, 500)
     time.sleep(0.5)
     rounds(s, 100)
