@@ -44,13 +44,17 @@ ended() {
 	say "$FAST bytes on a fast path, on TCP because: $REASONS"
 }
 
+# rewritten LINE...: the policy, in one step: who reads half of it logs less
+rewritten() {
+	(CONF=$TMP/next policy "$@") && mv "$TMP/next" "$CONF"
+}
 # home NAME LINE...: what the policy says then, instead
 home() {
 	local name=$1 t
 	shift
 	talk "$name"
 	t=$(date +%s%N)
-	policy 'log_level 4' 'earn_share off' "$@"
+	rewritten 'log_level 4' 'earn_share off' "$@"
 	within 3 times 'receive back on TCP' 2 || fail "still on the rings"
 	t=$((($(date +%s%N) - t) / 1000000))
 	say "back on TCP after $t ms"
@@ -106,8 +110,8 @@ scene_home_down() {
 	talk home-down
 	down
 	goes_on
-	policy 'log_level 4' 'earn_share off' "cross_ns_dir $TMP/across.d" "key_file $TMP/key" \
-		'mode off'
+	rewritten 'log_level 4' 'earn_share off' "cross_ns_dir $TMP/across.d" \
+		"key_file $TMP/key" 'mode off'
 	within 10 times 'send back on TCP' 2 || fail "still on the rings"
 	sleep 0.5
 	up
