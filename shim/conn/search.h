@@ -43,6 +43,10 @@ struct search {
 	uint8_t across_ready;		/* both ISNs are known, and go together */
 	uint8_t across_done;		/* it was not there: perhaps on another host */
 	uint8_t across_wrong;		/* so many who knocked had not the key */
+	uint8_t across_half;		/* its name is of the client's ISN alone */
+	uint8_t across_claimed;		/* its own is said to be that, and looked at: */
+	uint32_t across_claim;
+	uint64_t across_half_us;	/* when to do without its own */
 	struct ctl_tuple across_its;	/* its names for the connection */
 };
 

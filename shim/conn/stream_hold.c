@@ -27,6 +27,7 @@
 #include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "conn/stream_learn.h"
 #include "conn/stream_wait.h"
 
 #define PATIENT_US 1000000	/* a send with a shorter timeout is not held up */
@@ -179,6 +180,7 @@ void hold_end(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
 
+	stream_learn_may_send(s);
 	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return;
 	atomic_store(&s->snd.hold.on, 0);
@@ -192,7 +194,8 @@ void hold_end(struct stream *s)
 
 void hold_over(struct stream *s)
 {
-	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
+	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) &&
+	    !(atomic_load_explicit(&s->learns, memory_order_relaxed) & LEARNS_CHECKS))
 		return;
 	lock_take(&s->snd.lock);
 	hold_end(s);

@@ -32,6 +32,7 @@ void stream_learn_leave(struct stream *s, uint32_t gen)
 		if (left && atomic_load(&s->gen) == gen) {
 			if (fd >= 0 && stream_learned(s))
 				learn_leave(&s->learn, fd);
+			stream_learn_unfilter(s);
 			atomic_fetch_or(&s->learns, LEARNS_LEFT);
 			atomic_fetch_and(&s->learns, (uint8_t)~(LEARNS_WANT | LEARNS_HEADERS));
 		}
@@ -50,6 +51,52 @@ static bool unfit(struct stream *s, int fd)
 	       stream_pollers->blind(s) || learn_disturbs(fd);
 }
 
+bool stream_learn_silent(struct stream *s)
+{
+	bool is;
+
+	stream_lock(s);
+	is = atomic_load(&s->fd) >= 0 && atomic_load(&s->learn.state) == LEARN_NOT &&
+	     !unfit(s, atomic_load(&s->fd));
+	stream_unlock(s);
+	return is;
+}
+
+static int check(struct stream *s, int fd, uint32_t peer, uint32_t claim, uint64_t now)
+{
+	struct learn *l = &s->learn;
+	int r;
+
+	if (fd < 0 || atomic_load(&s->dead) || atomic_load(&l->state) != LEARN_NOT ||
+	    unfit(s, fd) || atomic_load(&s->plain.tx))
+		r = -ETIMEDOUT;
+	else if (atomic_load(&s->learns) & LEARNS_CHECKS)
+		r = l->claim == claim ? learn_check_look(l, fd, now) : -1;
+	else if (learn_check_begin(l, fd, claim, now))
+		return atomic_fetch_or(&s->learns, LEARNS_CHECKS), 0;
+	else
+		return -ETIMEDOUT;
+	if (r)
+		stream_learn_unfilter(s);
+	if (r == 1) {
+		l->own = claim;
+		l->peer = peer;
+		atomic_store(&l->state, LEARN_KNOWN);
+		stream_learn_over(s);
+	}
+	return r;
+}
+
+int stream_learn_check(struct stream *s, uint32_t peer, uint32_t claim, uint64_t now)
+{
+	int r;
+
+	stream_lock(s);
+	r = check(s, atomic_load(&s->fd), peer, claim, now);
+	stream_unlock(s);
+	return r;
+}
+
 static bool settled(const struct stream *s)
 {
 	uint8_t state = atomic_load(&s->learn.state);
@@ -61,6 +108,7 @@ ssize_t stream_learn_send(struct stream *s, int fd, const void *p, size_t n, int
 {
 	ssize_t r = 0;
 
+	stream_learn_may_send(s);
 	if (!n || atomic_load(&s->plain.tx) || !learn_settle(&s->learn, fd))
 		return 0;
 	if (!settled(s) && unfit(s, fd))

@@ -60,6 +60,7 @@ static long kernel_sendv(struct stream *s, int fd, const struct cursor *c, int f
 
 static long kernel_send(struct stream *s, int fd, const struct cursor *c, int flags)
 {
+	stream_learn_may_send(s);
 	fdtab_kernel_call();
 	if (c->n == 1)
 		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL,

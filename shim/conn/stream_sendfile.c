@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
+#include "conn/stream_learn.h"
 #include "conn/stream_wait.h"
 #include "link/patience.h"
 
@@ -225,8 +226,10 @@ static long send_some_file(struct stream *s, int fd, struct file *f, bool nonblo
 		return r;
 	if (cut_tx_on_ring(&s->snd.cut) && ring_memory_ready(s))
 		return file_by_ring(s, f, nonblock);
-	if (cut_tx_on_tcp(&s->snd.cut))
+	if (cut_tx_on_tcp(&s->snd.cut)) {
+		stream_learn_may_send(s);
 		return file_by_tcp(s, fd, f);
+	}
 	return -EAGAIN;
 }
 

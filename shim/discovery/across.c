@@ -27,16 +27,27 @@
 #include "link/rights.h"
 #include "policy/log.h"
 
+#define HALF_US 50000	/* an end that sends nothing for so long is one that only reads */
+#define CHECK_US 5000	/* looked at so often */
 #define ACROSS_MORE_US 500000	/* the accepting end, to outlast the other's search */
 
 /* ---- a stream's search ---- */
 
-void across_isns(const struct stream *s, uint32_t isn[2])
+static void both_isns(const struct stream *s, uint32_t isn[2])
 {
 	bool server = s->role == ROLE_SERVER;
 
 	isn[0] = server ? s->learn.peer : s->learn.own;
 	isn[1] = server ? s->learn.own : s->learn.peer;
+}
+
+void across_isns(const struct stream *s, uint32_t isn[2])
+{
+	both_isns(s, isn);
+	if (s->search.across_half) {
+		isn[0] = s->search.syn_isn;
+		isn[1] = 0;
+	}
 }
 
 enum reason across_why_not(struct stream *s, uint32_t paths)
@@ -81,6 +92,8 @@ void across_start(struct stream *s)
 			   (s->role == ROLE_SERVER ? ACROSS_MORE_US : 0);
 	s->search.tries = s->search.hung_up = s->search.other = s->search.waits = 0;
 	s->search.across_wrong = s->search.across_ready = 0;
+	s->search.across_half = s->search.across_claimed = 0;
+	s->search.across_half_us = s->role == ROLE_SERVER ? now + HALF_US : UINT64_MAX;
 	search_from_the_first_link(s);
 	stat_row_event(s->row, EVENT_SEARCH, 0);
 	stat_row_reason(s->row, REASON_SEARCHING);
@@ -95,9 +108,28 @@ void across_start(struct stream *s)
 int across_ready(struct stream *s, uint64_t now)
 {
 	uint8_t state;
+	int r;
 
+	if (s->search.across_claimed) {
+		r = stream_learn_check(s, s->search.syn_isn, s->search.across_claim, now);
+		s->search.across_claimed = !r;
+		if (r == -1) {
+			across_failed(s, REASON_NOT_ONE);
+			return -1;
+		}
+		s->search.due_us = r ? now : now + CHECK_US;
+		if (!r)
+			return 0;
+	}
 	if (s->search.across_ready)
 		return 1;
+	if (now >= s->search.across_half_us && stream_learn_silent(s)) {
+		log_line(4, "fd %d: only reads, is named by the client's ISN",
+			 atomic_load(&s->fd));
+		s->search.across_half = s->search.across_ready = 1;
+		s->search.due_us = now;
+		return 1;
+	}
 	if (atomic_load(&s->learn.state) == LEARN_SENT)
 		stream_learn_settle(s);
 	state = atomic_load(&s->learn.state);
@@ -120,6 +152,8 @@ int across_ready(struct stream *s, uint64_t now)
 	s->search.due_us = state == LEARN_SENT && now + LATE_US < s->search.end_us
 				   ? now + LATE_US
 				   : s->search.end_us;
+	if (now < s->search.across_half_us && s->search.across_half_us < s->search.due_us)
+		s->search.due_us = s->search.across_half_us;
 	return 0;
 }
 
@@ -133,6 +167,10 @@ static bool may_be_far(struct stream *s)
 void across_failed(struct stream *s, enum reason why)
 {
 	stream_learn_over(s);
+	s->search.across_claimed = 0;
+	lock_take(&s->snd.lock);
+	stream_learn_may_send(s);
+	lock_give(&s->snd.lock);
 	search_name_close(s);
 	if (why != REASON_NO_PEER_SHIM && why != REASON_NO_HEADER)
 		stat_add(STAT_refused, 1);
@@ -182,7 +220,7 @@ static int who_has_it(struct stream *s, int fd, struct ucred *cred, uint64_t *pr
 }
 
 static int make_link(struct stream *s, int fd, const struct ucred *cred, uint64_t process,
-		     int pidfd)
+		     int pidfd, const uint32_t isn[2])
 {
 	struct link *l = link_new(paths[PATH_SHM], fd, cred->uid, cred->pid);
 	int r;
@@ -195,7 +233,7 @@ static int make_link(struct stream *s, int fd, const struct ucred *cred, uint64_
 	l->across = true;
 	l->process = process;
 	l->pidfd = pidfd;
-	across_isns(s, l->isn);
+	memcpy(l->isn, isn, sizeof(l->isn));
 	l->host = s->addr.peer;
 	l->caller = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
@@ -224,10 +262,14 @@ int across_connect(struct stream *s)
 	rights_allow(fd, false);
 	across_isns(s, isn);
 	r = across_name_connect(fd, isn);
+	if (r == -ECONNREFUSED) {	/* an end that only reads knows the first alone */
+		isn[1] = 0;
+		r = across_name_connect(fd, isn);
+	}
 	if (!r)
 		r = who_has_it(s, fd, &cred, &process, &pidfd);
 	if (!r)
-		return make_link(s, fd, &cred, process, pidfd);
+		return make_link(s, fd, &cred, process, pidfd, isn);
 	rights_close(fd);
 	return r == -ECONNREFUSED ? 0 : r;
 }
@@ -353,6 +395,33 @@ int across_tell(struct stream *s, struct ctl_msg *m)
 	return 0;
 }
 
+static bool is_meant(const struct stream *s, uint64_t isns)
+{
+	uint32_t isn[2];
+
+	if (learn_known(&s->learn)) {
+		both_isns(s, isn);
+		return s->learn.peer == s->search.syn_isn &&
+		       isns == ((uint64_t)isn[0] << 32 | isn[1]);
+	}
+	return s->search.across && s->search.across_half && s->search.state == SEARCH_LISTEN &&
+	       s->search.syn_isn == isns >> 32;
+}
+
+/* It has yet to see whether it is; 0: it is; or why it is not. */
+static enum reason claimed(struct stream *s, uint32_t isn)
+{
+	if (learn_known(&s->learn))
+		return REASON_NONE;
+	if (s->search.across_claimed && s->search.across_claim != isn)
+		return REASON_AMBIGUOUS;
+	s->search.across_claimed = 1;
+	s->search.across_claim = isn;
+	s->search.due_us = now_us();
+	bg_look(s);
+	return REASON_SHARED;		/* ask again */
+}
+
 /* Two of them: nobody can say which. */
 struct stream *across_find(const struct ctl_msg *m, enum reason *why)
 {
@@ -365,10 +434,7 @@ struct stream *across_find(const struct ctl_msg *m, enum reason *why)
 
 		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) ||
 		    s->role != ROLE_SERVER || !s->search.syn_known || !s->addr.known ||
-		    !learn_known(&s->learn) || s->learn.peer != s->search.syn_isn)
-			continue;
-		across_isns(s, isn);
-		if (m->off != ((uint64_t)isn[0] << 32 | isn[1]))
+		    !is_meant(s, m->off))
 			continue;
 		if (found) {
 			*why = REASON_AMBIGUOUS;
@@ -383,7 +449,8 @@ struct stream *across_find(const struct ctl_msg *m, enum reason *why)
 		*why = REASON_AMBIGUOUS;
 		return NULL;
 	}
-	return found;
+	*why = claimed(found, (uint32_t)m->off);
+	return *why ? NULL : found;
 }
 
 /* Nobody has received more than was sent, nor less than was acknowledged. Modulo 2^32: what is

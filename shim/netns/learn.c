@@ -1,7 +1,9 @@
 /* learn.c - see learn.h. No locks. */
 #include "netns/learn.h"
 
+#include <errno.h>
 #include <linux/errqueue.h>
+#include <linux/filter.h>
 #include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
@@ -256,6 +258,78 @@ void learn_leave(struct learn *l, int fd)
 		drain(l, fd);
 	if (!learn_known(l))
 		atomic_store(&l->state, LEARN_FAILED);
+}
+
+/* ---- what the other end says ---- */
+
+#define CHECK_FIRST_US 10000	/* packets that came before the filter are through by then */
+#define CHECK_MOST_US  200000
+#define DROPS	       8	/* SK_MEMINFO_DROPS in linux/sock_diag.h */
+
+static uint32_t drops_of(int fd)
+{
+	uint32_t v[DROPS + 1] = { 0 }, len = sizeof(v);
+
+	sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MEMINFO, v, &len);
+	return v[DROPS];
+}
+
+/* Nobody's filter may go lost. */
+static bool has_filter(int fd)
+{
+	uint32_t len = 0;
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) != 0 || len;
+}
+
+bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now)
+{
+	struct learn_counts c;
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8),	/* what it acknowledges */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),	/* and our FIN */
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog prog = { sizeof(f) / sizeof(*f), f };
+
+	if (has_filter(fd) || !all_acknowledged(fd) || !learn_count(fd, false, &c))
+		return false;
+	f[1].k = claim + 1 + c.sent;
+	f[2].k = f[1].k + 1;
+	l->claim = claim;
+	l->dropped = drops_of(fd);
+	l->since_us = now;
+	l->heard_known = false;
+	return sys(SYS_setsockopt, fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) >= 0;
+}
+
+int learn_check_look(struct learn *l, int fd, uint64_t now)
+{
+	struct learn_counts c;
+
+	if (!learn_count(fd, false, &c))
+		return -ETIMEDOUT;
+	if (!l->heard_known) {
+		l->heard_known = now >= l->since_us + CHECK_FIRST_US;
+		l->heard = c.received;
+		return 0;
+	}
+	if (drops_of(fd) == l->dropped) {
+		if (c.received != l->heard)
+			return 1;
+		return now < l->since_us + CHECK_MOST_US ? 0 : -ETIMEDOUT;
+	}
+	/* by the filter, or for a reason of TCP's: then it is tried anew */
+	return c.received != l->heard ? -ETIMEDOUT : now < l->since_us + CHECK_MOST_US ? 0 : -1;
+}
+
+void learn_check_end(int fd)
+{
+	int none = 0;
+
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none));
 }
 
 /* ---- errors ---- */

@@ -38,6 +38,10 @@ struct learn {
 	uint32_t sent;			/* ... that it has */
 	uint32_t received;		/* bytes received by then */
 	uint32_t own, peer;		/* the ISNs */
+	uint32_t claim;			/* of a check: what own is said to be */
+	uint32_t heard, dropped;	/* ... bytes received, packets dropped, as of then */
+	uint64_t since_us;		/* ... when it began */
+	bool heard_known;
 };
 
 /* Bytes of the stream, modulo 2^32: sent for the first time, acknowledged, received. False: it is
@@ -50,6 +54,16 @@ bool learn_disturbs(int fd);
 /* Sends what there is of `p`, one segment at most, and learns. Bytes sent, or -errno; -ENODATA:
  * nothing was, and it is to be sent as ever: something is unacknowledged. */
 ssize_t learn_send(struct learn *l, int fd, const void *p, size_t n, int flags);
+/*
+ * An end that has nothing to send is told its ISN by the other, and sees whether that is so: for a
+ * moment it takes no packet but such that acknowledge all that was sent and nothing else, by a
+ * filter, and if bytes come it is. Where it is not so packets are lost, and come again. The program
+ * must send nothing meanwhile. Its end: learn_check_end().
+ */
+bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now);
+/* 1: it is so; 0: not known yet; -1: it is not; -ETIMEDOUT: nothing came. */
+int learn_check_look(struct learn *l, int fd, uint64_t now);
+void learn_check_end(int fd);
 /* A header that has come late. True: nothing more comes of this try, another one may be made, or
  * all is known or has failed. */
 bool learn_settle(struct learn *l, int fd);

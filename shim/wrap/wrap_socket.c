@@ -311,13 +311,14 @@ static bool delay_held(struct stream *s, int level, int name)
 	return true;
 }
 
-/* What is answered in the kernel's error queue. */
-static bool uses_error_queue(int level, int name)
+/* What is answered in the kernel's error queue, and a filter, which there is one of. */
+static bool ends_learning(int level, int name)
 {
 	switch (level) {
 	case SOL_SOCKET:
 		return name == SO_ZEROCOPY || name == SO_TIMESTAMPING_OLD ||
-		       name == SO_TIMESTAMPING_NEW;
+		       name == SO_TIMESTAMPING_NEW || name == SO_ATTACH_FILTER ||
+		       name == SO_ATTACH_BPF || name == SO_DETACH_FILTER || name == SO_LOCK_FILTER;
 	case IPPROTO_IP:
 		return name == IP_RECVERR;
 	case IPPROTO_IPV6:
@@ -353,7 +354,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
 	count_call(ID_setsockopt, s);
-	if (uses_error_queue(level, name))
+	if (ends_learning(level, name))
 		stream_learn_leave(s, gen);
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
@@ -378,6 +379,8 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
 	count_call(ID_getsockopt, s);
+	if (level == SOL_SOCKET && name == SO_GET_FILTER)
+		stream_learn_leave(s, gen);
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
 		r = fallback_to_read(s, REASON_SOCKOPT) ?
 			    REAL(getsockopt)(fd, level, name, val, len) :

@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <linux/filter.h>
 #include <linux/net_tstamp.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -373,6 +374,113 @@ START_TEST(left_when_acknowledged)
 }
 END_TEST
 
+/* ---- an end that only reads */
+
+/* The other end's bytes come all the time. What stream_learn_check() says in the end. */
+static int checked(uint32_t claim)
+{
+	int r = 0;
+
+	for (int i = 0; i < 1000 && !r; i++) {
+		r = stream_learn_check(s, 7, claim, now_us());
+		ck_assert_int_eq(send(theirs, "more", 4, 0), 4);
+		usleep(1000);
+	}
+	return r;
+}
+
+static void reads_only(void)
+{
+	connected("127.0.0.1");
+	stream_learn_want(s);
+	ck_assert(stream_learn_silent(s));
+}
+
+static int filters(void)
+{
+	socklen_t n = 0;
+
+	ck_assert_int_eq(getsockopt(ours, SOL_SOCKET, SO_GET_FILTER, NULL, &n), 0);
+	return (int)n;
+}
+
+static void all_bytes_come(int n)
+{
+	char c[4];
+
+	for (int i = 0; i < n; i++) {
+		ck_assert_int_eq(recv(ours, c, 4, MSG_WAITALL), 4);
+		ck_assert_int_eq(memcmp(c, "more", 4), 0);
+	}
+}
+
+START_TEST(told_rightly)
+{
+	uint32_t isn;
+
+	reads_only();
+	isn = kept_isn();
+	if (_i) {	/* it has said something before */
+		ck_assert_int_eq(send(ours, "hello", 5, 0), 5);
+		hear(5);
+	}
+	ck_assert_int_eq(checked(isn), 1);
+	ck_assert(learn_known(&s->learn));
+	ck_assert_uint_eq(s->learn.own, isn);
+	ck_assert_uint_eq(s->learn.peer, 7);
+	ck_assert_int_eq(filters(), 0);
+	ck_assert(!(atomic_load(&s->learns) & LEARNS_WANT));
+}
+END_TEST
+
+/* Not even by one (less by one is what our FIN makes of it), and then nothing is lost. */
+START_TEST(told_wrongly)
+{
+	int32_t by[] = { -1000, -2, 1, 2, 1000 };
+
+	reads_only();
+	ck_assert_int_lt(checked(kept_isn() + (uint32_t)by[_i]), 0);
+	ck_assert(!learn_known(&s->learn));
+	ck_assert_int_eq(filters(), 0);
+	all_bytes_come(100);
+}
+END_TEST
+
+/* What is sent meanwhile is acknowledged by packets that come in; a child may have the socket. */
+START_TEST(no_filter_then)
+{
+	reads_only();
+	ck_assert_int_eq(stream_learn_check(s, 7, kept_isn(), now_us()), 0);
+	ck_assert_int_ne(filters(), 0);
+	switch (_i) {
+	case 0:
+		ck_assert_int_eq(say("x", 1), 1);
+		hear(1);
+		break;
+	case 1:
+		stream_learn_leave(s, atomic_load(&s->gen));
+		break;
+	case 2:
+		hold_over(s);	/* before a fork, an exec, and for good */
+		break;
+	}
+	ck_assert_int_eq(filters(), 0);
+}
+END_TEST
+
+/* The program's own stays. */
+START_TEST(its_own_filter)
+{
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
+	struct sock_fprog prog = { 1, &all };
+
+	reads_only();
+	ck_assert_int_eq(setsockopt(ours, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)), 0);
+	ck_assert_int_lt(checked(kept_isn()), 0);
+	ck_assert_int_eq(filters(), 1);
+}
+END_TEST
+
 /* While something is unacknowledged nothing is learned, and the send is as ever. */
 START_TEST(not_while_under_way)
 {
@@ -455,6 +563,10 @@ int main(void)
 	tcase_add_test(c, left_alone_later);
 	tcase_add_test(c, left_alone_unseen);
 	tcase_add_test(c, left_when_acknowledged);
+	tcase_add_loop_test(c, told_rightly, 0, 2);
+	tcase_add_loop_test(c, told_wrongly, 0, 5);
+	tcase_add_loop_test(c, no_filter_then, 0, 3);
+	tcase_add_test(c, its_own_filter);
 	tcase_add_test(c, not_while_under_way);
 	tcase_add_test(c, no_error_is_seen);
 	tcase_add_loop_test(c, the_reset_is_seen, 0, 50);
