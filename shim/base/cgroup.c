@@ -49,8 +49,41 @@ static uint64_t limit_in(const char *dir, const char *file)
 	return end == text ? UNLIMITED : v;
 }
 
+/* A line of a group's memory.stat; of version 1 that of all below it. */
+static uint64_t stat_of(const char *text, const char *name)
+{
+	char key[64];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\ntotal_%s ", name);
+	at = strstr(text, key);
+	if (!at) {
+		snprintf(key, sizeof(key), "\n%s ", name);
+		at = strstr(text, key);
+	}
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* What is left of the limit. */
+static uint64_t left_in(const char *dir, const char *file, const char *used_file)
+{
+	uint64_t limit = limit_in(dir, file), used, files = 0;
+	char path[1100], text[8192];
+
+	if (limit == UNLIMITED)
+		return UNLIMITED;
+	used = limit_in(dir, used_file);
+	if (used == UNLIMITED)
+		return UNLIMITED;
+	if (snprintf(path, sizeof(path), "%s/memory.stat", dir) < (int)sizeof(path) &&
+	    beginning(path, text, sizeof(text)))
+		files = stat_of(text, "inactive_file") + stat_of(text, "active_file");
+	used -= least(used, files);
+	return limit > used ? limit - used : 0;
+}
+
 /* The group that is called `name`, and those above it. */
-static uint64_t limit_of(const char *mount, const char *name, const char *file)
+static uint64_t limit_of(const char *mount, const char *name, const char *file, const char *used)
 {
 	char dir[1024];
 	size_t top = strlen(mount);
@@ -60,7 +93,7 @@ static uint64_t limit_of(const char *mount, const char *name, const char *file)
 	if (snprintf(dir, sizeof(dir), "%s%s", mount, name) >= (int)sizeof(dir))
 		return limit;
 	for (;;) {
-		limit = least(limit, limit_in(dir, file));
+		limit = least(limit, used ? left_in(dir, file, used) : limit_in(dir, file));
 		up = strrchr(dir + top, '/');
 		if (!up)
 			return limit;
@@ -69,13 +102,17 @@ static uint64_t limit_of(const char *mount, const char *name, const char *file)
 }
 
 /* What is limited, as version 1 calls its controller and file, and version 2 its file. A value that
- * is not a number, or is -1, is no limit. */
+ * is not a number, or is -1, is no limit. Where `used` is known: what is left of it. */
 struct limited {
-	const char *controller, *mount, *file, *file_v2;
+	const char *controller, *mount, *file, *file_v2, *used, *used_v2;
 };
 static const struct limited memory = { "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-				       "memory.max" };
-static const struct limited cpu = { "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "cpu.max" };
+				       "memory.max", NULL, NULL };
+static const struct limited memory_now = { "memory", "/sys/fs/cgroup/memory",
+					   "memory.limit_in_bytes", "memory.max",
+					   "memory.usage_in_bytes", "memory.current" };
+static const struct limited cpu = { "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "cpu.max",
+				    NULL, NULL };
 
 /* A line of /proc/self/cgroup: number, controllers and name of the group, of version 2 no
  * controllers. */
@@ -87,10 +124,10 @@ static uint64_t limit_by(char *line, const struct limited *what)
 		return UNLIMITED;
 	*kinds++ = *name++ = '\0';
 	if (!*kinds)
-		return limit_of("/sys/fs/cgroup", name, what->file_v2);
+		return limit_of("/sys/fs/cgroup", name, what->file_v2, what->used_v2);
 	for (char *at = kinds, *one; (one = strsep(&at, ","));)
 		if (!strcmp(one, what->controller))
-			return limit_of(what->mount, name, what->file);
+			return limit_of(what->mount, name, what->file, what->used);
 	return UNLIMITED;
 }
 
@@ -118,6 +155,20 @@ uint64_t memory_limit(void)
 		limit = kb << 10;
 	limit = least(limit, limit_by_groups(&memory));
 	return limit == UNLIMITED ? 0 : limit;
+}
+
+uint64_t memory_left(void)
+{
+	char text[4096], *at;
+	uint64_t left = UNLIMITED;
+	unsigned long long kb;
+
+	if (!proc_is_ours())
+		return UNLIMITED;
+	if (beginning("/proc/meminfo", text, sizeof(text)) &&
+	    (at = strstr(text, "\nMemAvailable:")) && sscanf(at, " MemAvailable: %llu kB", &kb) == 1)
+		left = kb << 10;
+	return least(left, limit_by_groups(&memory_now));
 }
 
 bool cpu_limited(void)

@@ -12,6 +12,10 @@
  * the machine has. 0: not known. */
 uint64_t memory_limit(void);
 
+/* Bytes: the least of what is left of those, what holds files only counted as left. UINT64_MAX: not
+ * known. Whoever else is in the group, or on the machine, has the same answer. */
+uint64_t memory_left(void);
+
 /* A control group of its limits its processor time, so that a thread that polls takes from what
  * the program has. True, too, where /proc is not to be asked. */
 bool cpu_limited(void);

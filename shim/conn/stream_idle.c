@@ -25,7 +25,10 @@
 #define AT_ONCE    32		/* rings given back, until others have their turn */
 #define SMALL      (4ul << 20)	/* so much is had without asking how much there is */
 #define SHARE      4
-#define LIMIT_US   10000000	/* it is asked for again when it does not suffice */
+#define RESERVE    8		/* that part of all there is stays for others */
+#define AT_A_TIME  4		/* that part of what is left is had until we look again: other
+				 * processes see the same */
+#define LIMIT_US   1000000	/* it is asked for again when more is had, or it does not suffice */
 #define REFUSED_US   1000000	/* it asks again after so long, then twice as long, ... */
 #define REFUSED_MOST 6
 
@@ -59,7 +62,7 @@ static bool fits(uint64_t sum)
 	uint64_t budget = shim_tunables()->ring_budget;
 	uint64_t most = budget ? budget : atomic_load(&limit);
 
-	if (!budget && sum > SMALL && sum > most)
+	if (!budget && sum > SMALL)
 		atomic_store(&limit_wanted, true);
 	return sum <= most || (!budget && (!most || sum <= SMALL));
 }
@@ -76,6 +79,19 @@ static bool reserve(uint64_t more)
 	return true;
 }
 
+/* A share of what there is, and of what nobody has yet. 0: not known. */
+static uint64_t share(void)
+{
+	uint64_t all = memory_limit(), left = memory_left(), spare;
+
+	if (left == UINT64_MAX || !all)
+		return all / SHARE;
+	spare = left > all / RESERVE ? left - all / RESERVE : 0;
+	spare = atomic_load(&held_bytes) + spare / AT_A_TIME;
+	spare = spare > SMALL ? spare : SMALL;
+	return spare < all / SHARE ? spare : all / SHARE;
+}
+
 /* Background thread, no lock held. */
 static void learn_limit(uint64_t now)
 {
@@ -84,7 +100,7 @@ static void learn_limit(uint64_t now)
 	if (!budget && atomic_load(&limit_wanted) && (!limit_us || now - limit_us >= LIMIT_US)) {
 		atomic_store(&limit_wanted, false);
 		limit_us = now;
-		atomic_store(&limit, memory_limit() / SHARE);
+		atomic_store(&limit, share());
 		log_line(3, "rings may have %lu bytes", (unsigned long)atomic_load(&limit));
 	}
 	atomic_store_explicit(&stat_self()->ring_budget, budget ? budget : atomic_load(&limit),

@@ -37,6 +37,7 @@ const struct path path_rdma = { .kind = PATH_RDMA, .far = true, .registered = tr
 const struct path *const paths[PATH_KINDS] = { [PATH_TCP] = &path_tcp, &path_shm, &path_rdma };
 static struct stat_row row;
 static uint64_t has;		/* memory of the machine */
+static uint64_t left = UINT64_MAX;	/* ... that nobody has */
 static int memfd, kicks, fallbacks;
 static bool goes;		/* ... to TCP, when it is told to */
 
@@ -48,6 +49,7 @@ bool loop_is_me(void) { return false; }
 struct work *stream_work_of(const struct stream *s) { (void)s; return NULL; }
 void loop_post(struct work *w) { (void)w; }
 uint64_t memory_limit(void) { return has; }
+uint64_t memory_left(void) { return left; }
 
 void stream_tx_event(struct stream *st, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
@@ -329,6 +331,38 @@ START_TEST(a_share_of_the_machine)
 }
 END_TEST
 
+/* Nor more than a part of what others have left, and none of the last eighth; that is looked at
+ * again before more is had, though there was enough. */
+START_TEST(what_others_left)
+{
+	tunables.ring_budget = 0;
+	has = 64 * SMALL;
+	left = 16 * SMALL;			/* half of it may be used */
+	for (int i = 1; i < STREAMS; i++)
+		streams[i] = (struct stream){ .path = PATH_SHM, .row = &row };
+	ck_assert(ring_memory_take(&streams[1], 2 * SMALL - RING));
+	rings_rest(clock_us);
+	ck_assert_uint_eq(stat_self()->ring_budget, 4 * SMALL);
+	ck_assert(ring_memory_take(&streams[2], RING));
+	left = 8 * SMALL;
+	clock_us += LIMIT_US;
+	rings_rest(clock_us);
+	ck_assert_uint_eq(stat_self()->ring_budget, 2 * SMALL + RING);
+	ck_assert(!ring_memory_take(&streams[3], RING));
+	ck_assert_int_eq(row.reason, REASON_NO_MEMORY);
+	ring_memory_free(&streams[1]);		/* so much is always had */
+	clock_us += LIMIT_US;
+	rings_rest(clock_us);
+	ck_assert_uint_eq(stat_self()->ring_budget, SMALL);
+	left = 64 * SMALL;
+	ck_assert(ring_memory_take(&streams[3], SMALL - held_bytes));
+	ck_assert(!ring_memory_take(&streams[4], RING));
+	clock_us += LIMIT_US;
+	rings_rest(clock_us);
+	ck_assert(ring_memory_take(&streams[4], RING));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("idle");
@@ -347,6 +381,7 @@ int main(void)
 	tcase_add_test(t, beyond_the_budget);
 	tcase_add_loop_test(t, back_too_late, 0, 2);
 	tcase_add_test(t, a_share_of_the_machine);
+	tcase_add_test(t, what_others_left);
 	suite_add_tcase(suite, t);
 	return run_suite(suite);
 }
