@@ -91,7 +91,8 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl \
 	soak crowd check-faults
 .PHONY: dist rpm deps-rpm deb-arm
-.PHONY: deps-bench deps-bench-apps bench-apps bench-load bench-hits bench-ns deps-suites
+.PHONY: deps-bench deps-bench-apps bench-apps bench-load bench-hits bench-requests bench-ns
+.PHONY: deps-suites
 .PHONY: bench-go deps-go
 
 help:
@@ -126,6 +127,7 @@ help:
 	@echo '  bench           sockbench: table, floors, chart; bench-load, bench-apps (APPS=),' \
 		'bench-vm'
 	@echo '  bench-ns        between network namespaces, against TCP over the same bridge'
+	@echo '  bench-requests  connections of 1 to 300 requests: processor time for each'
 	@echo '  bench-hits      bulk answers: which bytes leave TCP, is it slower (PROGRAMS=)'
 	@echo '  bench-counters bench-validation    instructions of a message'
 	@echo '  bench-rdmastat bench-snippets bench-gpu    how long they take'

@@ -18,6 +18,10 @@ bench-hits: tests deps-bench
 bench-ns: tests
 	@B=$(B) SHIM=$(lib) tests/bench/ns.sh $(N)
 
+# Connections of 1 to 300 requests: what does it cost those that are too short to gain?
+bench-requests: tests deps-bench
+	@B=$(B) SHIM=$(lib) tests/bench/requests.sh $(N)
+
 # Programs of Go, with `go on`.
 bench-go: tests deps-go
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/go.sh $(N)

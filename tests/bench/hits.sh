@@ -7,7 +7,7 @@
 # Hit rates are of all bytes that both ends counted, medians and the least; a ratio is of the
 # medians of the client's time, above 1 is faster than bare. Exit status 1 if a median is below
 # MUST (default 85), or MUST_HOGS (default 70) beside those, percent, or a ratio below FLOOR
-# (default 0.97). Programs that are not installed are left out. QUIET=1: no hogs.
+# (default 0.97). Programs that are not installed are left out. HOGS=0: nothing beside them.
 #
 # The programs of our own need nothing but the build: `hits.sh 5 bulk_page bulk_file ...`.
 [[ -z ${TMPDIR-} && -d /dev/shm && $(df --output=avail -k /dev/shm | tail -n 1) -gt 2000000 ]] &&
