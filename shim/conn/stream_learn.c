@@ -62,6 +62,17 @@ bool stream_learn_silent(struct stream *s)
 	return is;
 }
 
+/* Said before it is looked whether another process has the socket; who gives it to one looks behind
+ * that (hold_over()). */
+static int begin_check(struct stream *s, int fd, uint32_t claim, uint64_t now)
+{
+	atomic_fetch_or(&s->learns, LEARNS_CHECKS);
+	if (!unfit(s, fd) && learn_check_begin(&s->learn, fd, claim, now))
+		return 0;
+	atomic_fetch_and(&s->learns, (uint8_t)~LEARNS_CHECKS);
+	return -ETIMEDOUT;
+}
+
 static int check(struct stream *s, int fd, uint32_t peer, uint32_t claim, uint64_t now)
 {
 	struct learn *l = &s->learn;
@@ -72,10 +83,8 @@ static int check(struct stream *s, int fd, uint32_t peer, uint32_t claim, uint64
 		r = -ETIMEDOUT;
 	else if (atomic_load(&s->learns) & LEARNS_CHECKS)
 		r = l->claim == claim ? learn_check_look(l, fd, now) : -1;
-	else if (learn_check_begin(l, fd, claim, now))
-		return atomic_fetch_or(&s->learns, LEARNS_CHECKS), 0;
 	else
-		return -ETIMEDOUT;
+		return begin_check(s, fd, claim, now);
 	if (r)
 		stream_learn_unfilter(s);
 	if (r == 1) {

@@ -29,6 +29,7 @@ static bool begin(struct stream *s, int token)
 		return false;
 	hold_over(s);
 	holders_enter(c, token);
+	hold_over(s);		/* since then */
 	if (!holders_has(c, token))	/* crowded */
 		return false;
 	if (atomic_load(&s->link))

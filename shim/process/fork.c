@@ -230,6 +230,8 @@ static int child_holds(struct stream *s, uint64_t since)
 	if (holders_has(c, pid) && atomic_load(&c->on_tcp))
 		return 0;	/* and stays so while we live */
 	holders_enter(c, pid);
+	if (memory_is_ours())
+		hold_over(s);	/* since then */
 	child_watch(pid);
 	shared_now(s);
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
