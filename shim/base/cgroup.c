@@ -166,7 +166,8 @@ uint64_t memory_left(void)
 	if (!proc_is_ours())
 		return UNLIMITED;
 	if (beginning("/proc/meminfo", text, sizeof(text)) &&
-	    (at = strstr(text, "\nMemAvailable:")) && sscanf(at, " MemAvailable: %llu kB", &kb) == 1)
+	    (at = strstr(text, "\nMemAvailable:")) &&
+	    sscanf(at, " MemAvailable: %llu kB", &kb) == 1)
 		left = kb << 10;
 	return least(left, limit_by_groups(&memory_now));
 }

@@ -19,7 +19,8 @@ run() {
 	free_port port
 	server "$B/bench/requests" server "$port"
 	wait_port "$port"
-	client timeout 60 "$B/bench/requests" client "$port" "$1" "${SECS:-0.5}" >"$TMP/client.log" ||
+	client timeout 60 "$B/bench/requests" client "$port" "$1" "${SECS:-0.5}" \
+		>"$TMP/client.log" ||
 		fail "$1 requests: $(cat "$TMP/client.log" "$TMP/server.log")"
 	finish "$SRV" 20 || fail "the server: $(cat "$TMP/server.log")"
 	echo "$1 $MODE $(tail -n 1 "$TMP/client.log") $(tail -n 1 "$TMP/server.log")" \

@@ -20,6 +20,7 @@
 #include "../../policy/stat.h"
 #include "../../shim/conn/stream_int.h"
 #include "../../shim/base/shim.h"
+#include "suite.h"
 
 static struct policy_tunables tun;
 _Atomic(const struct policy_tunables *) shim_tun;
@@ -660,8 +661,6 @@ int main(void)
 {
 	Suite *s = suite_create("earn");
 	TCase *t = tcase_create("earn");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(t, begin, NULL);
 	tcase_add_loop_test(t, short_ones, 0, 2);
@@ -694,9 +693,5 @@ int main(void)
 	tcase_add_test(t, told_without_locks);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suite(s);
 }
