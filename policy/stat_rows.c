@@ -22,6 +22,7 @@
 #define PAGES (STAT_FILE_SIZE / PAGE + 1)
 #define KEPT 128u	/* pages, beside twice what the rows in use need: not looked at below it */
 #define OFTEN 64u	/* rows that are freed between two looks */
+#define RESERVE 256u	/* for connections that come during one */
 
 static const struct part { size_t at, size; } parts[ROWS_PARTS] = {
 	[ROWS_ROW] = { sizeof(struct stat_header), sizeof(struct stat_row) },
@@ -246,24 +247,25 @@ static uint64_t take_all(void)
 	return none;
 }
 
-/* On top those that still have their pages. A child that a handler has forked meanwhile has a stack
- * of its own, which was 0: it gets nothing. */
-static void put_back(uint64_t top)
+/* So many of those taken off, or all; on top those that have their pages. A child that a handler
+ * has forked meanwhile has a stack of its own, which was 0: it gets nothing. */
+static void put_back(uint64_t top, uint32_t most)
 {
-	uint32_t first = STAT_ROWS, last = 0;
+	uint32_t first = 0, last = 0, n = 0;
 
-	for (int whole = 0; whole < 2; whole++)
-		for (uint32_t i = STAT_ROWS; i--;) {
+	for (int whole = 1; whole >= (most < STAT_ROWS); whole--)
+		for (uint32_t i = 0; i < STAT_ROWS && n < most; i++) {
 			if (!free_row(i) || has_all(i) != whole)
 				continue;
-			if (first == STAT_ROWS)
-				last = i;
+			if (!n++)
+				first = i;
 			else
-				atomic_store_explicit(&free_next[i], first + 1,
+				atomic_store_explicit(&free_next[last], i + 1,
 						      memory_order_relaxed);
-			first = i;
+			last = i;
+			is_free[i / 64] &= ~(1ull << i % 64);
 		}
-	while (first < STAT_ROWS && top >> 32 && !push(&top, first, last))
+	while (n && top >> 32 && !push(&top, first, last))
 		;
 }
 
@@ -281,8 +283,9 @@ void stat_trim(void)
 		return;
 	atomic_store_explicit(&freed_n, 0, memory_order_relaxed);
 	top = take_all();
+	put_back(top, RESERVE);
 	look(h, atomic_load_explicit(&rows_next, memory_order_relaxed));
-	put_back(top);
+	put_back(top, STAT_ROWS);
 	atomic_store(&looking, false);
 	errno = saved;
 }
