@@ -294,21 +294,21 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
+static bool delay_option(int level, int name)
+{
+	return (level == IPPROTO_TCP && (name == TCP_NOTSENT_LOWAT || name == TCP_NODELAY)) ||
+	       (level == SOL_SOCKET && name == SO_MAX_PACING_RATE);
+}
+
 /* A cut, and a rewind, set TCP_NODELAY for a moment, and a search the other (stream_hold.c), and
  * put back what was there: nobody may look, or set it, meanwhile. */
-static bool delay_held(struct stream *s, int level, int name)
+static void delay_hold(struct stream *s, int level, int name)
 {
-	if ((level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) ||
-	    (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)) {
-		stream_lock(s);
-		hold_end(s);
-		s->snd.hold.never = 1;
-		return true;
-	}
-	if (level != IPPROTO_TCP || name != TCP_NODELAY)
-		return false;
 	stream_lock(s);
-	return true;
+	if (level == IPPROTO_TCP && name == TCP_NODELAY)
+		return;
+	hold_end(s);
+	s->snd.hold.never = 1;
 }
 
 /* What is answered in the kernel's error queue, and a filter, which there is one of. */
@@ -346,7 +346,9 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
-	bool held;
+	uint64_t word;
+	socklen_t n;
+	bool own;
 	int r, e;
 
 	if (level == IPPROTO_TCP && name == TCP_SAVE_SYN && shim_on)
@@ -358,12 +360,19 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 		stream_learn_leave(s, gen);
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
-	held = delay_held(s, level, name);
+	/* no lock is held while the kernel touches the program's memory */
+	n = len == sizeof(word) ? len : sizeof(int);
+	own = delay_option(level, name) && len >= n && !usermem_bad(val, n, false);
+	if (own) {
+		val = memcpy(&word, val, n);
+		len = n;
+		delay_hold(s, level, name);
+	}
 	r = REAL(setsockopt)(fd, level, name, val, len);
 	e = errno;
 	if (r == 0 && !stream_tcp_only(s))
 		stream_setsockopt(s, gen, level, name, val, len);
-	if (held)
+	if (own)
 		stream_unlock(s);
 	errno = e;
 	return r;
@@ -374,6 +383,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
 	socklen_t n;
+	uint64_t word;
 	int err, r;
 
 	if (!s)
@@ -398,11 +408,19 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 			return 0;
 		}
 	}
-	if (!delay_held(s, level, name))
+	if (!delay_option(level, name) || usermem_bad(len, sizeof(*len), true) || (int)*len < 0)
 		return REAL(getsockopt)(fd, level, name, val, len);
-	r = REAL(getsockopt)(fd, level, name, val, len);
+	n = *len < sizeof(word) ? *len : sizeof(word);
+	if (n && usermem_bad(val, n, true))
+		return REAL(getsockopt)(fd, level, name, val, len);
+	delay_hold(s, level, name);
+	r = REAL(getsockopt)(fd, level, name, &word, &n);
 	err = errno;
 	stream_unlock(s);
+	if (!r) {
+		memcpy(val, &word, n);
+		*len = n;
+	}
 	errno = err;
 	return r;
 }
