@@ -383,7 +383,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 
 void stream_path_dead(struct stream *s)
 {
-	stream_lock(s);
+	if (!stream_lock_or_later(s, LATER_PATH_DEAD))
+		return;
 	if (atomic_load(&s->link) && !atomic_load(&s->peer_gone)) {
 		stream_tx_event(s, CUT_EV_PATH_DEAD, 0, 0);
 		stream_rx_event(s, CUT_EV_PATH_DEAD, 0, 0);

@@ -130,6 +130,14 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 /* Both locks in their order. */
 void stream_lock(struct stream *s);
 bool stream_try_lock(struct stream *s);
+/* For those who must not wait for a copy to or from the program's memory. False: there is one. */
+bool stream_lock_by(struct stream *s, uint64_t end_ns);
+bool stream_lock_soon(struct stream *s);
+bool stream_lock_or_later(struct stream *s, uint8_t what);	/* ... and LATER_* is for bg */
+/* Until stream_open() no such copy begins, and none is under way: whatever lock of it is taken,
+ * nobody is waited for. False: there is one. Background thread, no lock held */
+bool stream_shut(struct stream *s);
+void stream_open(struct stream *s);
 void stream_count_tcp_only(struct stream *s);	/* stream_count.c; the locks are held */
 void stream_mark(struct stream *s);	/* socket_mark(), once; takes the locks */
 /* to TCP, when that can be, until the policy changes; takes the locks, does not wait */
@@ -443,6 +451,9 @@ void search_after_fork(void);
 void search_version(struct stream *s, uint32_t theirs);
 void search_version_heard(struct stream *s, uint32_t theirs);
 void search_callers_after_fork(void);
+/* Records that wait for a stream; when to come again. */
+uint64_t search_kept_work(uint64_t now);
+void search_kept_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will
 							 * not be */
