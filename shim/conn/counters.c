@@ -4,8 +4,10 @@
  */
 #include "base/fdtab.h"
 #include "base/lock.h"
-#include "conn/stream_int.h"
+#include "base/shim.h"
+#include "conn/stream_life.h"
 #include "libc/libc.h"
+#include "link/link.h"
 
 _Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: raise STAT_CALLS");
 

@@ -17,8 +17,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #include "gpu/gpu.h"
+
+struct ring_rx;
+struct stream;
 
 /* In offers: left out after the first in vain; at most; from which on `rdmastat why` tells. */
 #define DIRECT_SKIP_FIRST 4
@@ -69,5 +74,34 @@ struct direct {
 	struct direct_reading reading;
 	_Atomic uint8_t watched; /* the background thread tells of its end, if no receive does */
 };
+
+/* ---- stream_direct.c: not for wrappers ---- */
+#define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
+#define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines one with a snapshot */
+/* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
+ * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
+ssize_t direct_send(struct stream *s, const void *p, size_t n);
+/* waits: for room, too */
+ssize_t direct_send_device(struct stream *s, const void *p, struct gpu_ref *ref, bool waits);
+/* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is
+ * nothing), or -EIO: the bytes are lost. rcv.lock held, ring empty. */
+ssize_t direct_read(struct stream *s, const struct iovec *iov, int n);
+bool direct_offered(const struct ring_rx *r);
+/* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has
+ * not. rcv.lock held. */
+bool direct_read_over(struct stream *s, bool wait);
+void direct_forget(struct stream *s);		/* ... and nothing more of it */
+void direct_idle(struct stream *s);	/* a receive found nothing: direct_read_over(), if enough
+					 * was read. rcv.lock held */
+/* direct_idle() by the background thread, for a program that does not receive meanwhile. Returns
+ * when to come again, in us; UINT64_MAX: nothing is read. Takes rcv.lock, if it is free */
+uint64_t direct_watch(struct stream *s, uint64_t now);
+/* While direct.stuck: true once the receiver has finished and the bytes are accounted for, or
+ * has not begun in time. Now: it may not go on, what is not finished is withdrawn. snd.lock
+ * held. */
+bool direct_settle(struct stream *s, bool now);
+/* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for
+ * one who does so again. */
+bool direct_late(struct stream *s);	/* False: it has not begun */
 
 #endif

@@ -37,7 +37,8 @@
 #include "base/shim.h"
 #include "base/sock.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
 #include "policy/places.h"
 #include "policy/trust.h"
 

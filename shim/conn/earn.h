@@ -9,7 +9,10 @@
 #ifndef RDMASHIM_EARN_H
 #define RDMASHIM_EARN_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+struct stream;
 
 struct earn {
 	uint64_t bytes;
@@ -25,5 +28,26 @@ struct earn {
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	uint64_t next_us;	/* not before */
 };
+
+/* ---- earn.c: not for wrappers. Anywhere, also in a signal handler; errno may be lost ---- */
+/* by a call on TCP that sent (1) or received (2) */
+void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);
+/* a call that begins may move so many */
+void earn_will_move(struct stream *s, uint64_t n, uint8_t turn);
+/* What other processes of the user know of places is read, once; from then on they are told. */
+void earn_share_begin(void);
+void earn_tell(void);		/* ... of what has been learned since. No lock of a stream is
+				 * held */
+void earn_after_fork(void);			/* in the child, which has one thread */
+bool earn_early(struct stream *s);		/* it is to be upgraded at once, by what is known
+						 * of its place */
+void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
+bool earn_again(struct stream *s);		/* a search was in vain: another when it has
+						 * moved much more. False: it was the last */
+void earn_over(struct stream *s);		/* the program has closed it, or it leaves the
+						 * path: did it live on? */
+/* Its counts of bytes and rounds are 0 again, as of a new connection: it must earn once more.
+ * Both locks held, or no other thread has it. */
+void earn_anew(struct stream *s);
 
 #endif

@@ -7,8 +7,10 @@
 #include <fcntl.h>
 
 #include "base/bell.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "conn/holders.h"
+#include "conn/stream_life.h"
 
 int fork_parent_bells[FORK_ANCESTORS] = { -1, -1, -1, -1 };
 

@@ -23,7 +23,9 @@
 #include "base/own_memory.h"
 #include "base/procfs.h"
 #include "base/procs.h"
+#include "base/shim.h"
 #include "base/sys.h"
+#include "conn/stream_life.h"
 #include "policy/words.h"
 
 #define PLACES    4096		/* each a page of its own, of one fork */

@@ -1,13 +1,14 @@
 /*
  * holders.h - who holds the socket of a stream beside this process: a holders in memory that all
- * descendants share has their pids. For fork.c; others ask fork_shared() (stream_int.h).
+ * descendants share has their pids. For fork.c; others ask fork_shared() (stream_life.h).
  *
  * No locks: the child of a vfork, in its parent's memory, enters itself.
  */
 #ifndef RDMASHIM_HOLDERS_H
 #define RDMASHIM_HOLDERS_H
 
-#include "conn/stream_int.h"
+#include "base/shim.h"
+#include "conn/stream.h"
 
 #define HOLDERS_PIDS 11
 

@@ -15,9 +15,15 @@
 #include "base/loop.h"
 #include "base/sock.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
 #include "conn/stream_wait.h"
+#include "conn/stream_wake.h"
 #include "policy/log.h"
 
 /* Everything but what survives reuse: the background thread may still have it on its lists, a

@@ -3,7 +3,8 @@
  *
  * Locks: snd.lock is held.
  */
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_send.h"
 
 bool ring_memory_again(struct stream *s)
 {

@@ -4,8 +4,12 @@
  */
 #include "base/loop.h"
 #include "base/seen.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
+#include "link/link.h"
 #include "policy/log.h"
 
 /* The kernel has counted other bytes than we have. */

@@ -10,7 +10,13 @@
 #include "base/loop.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_slab.h"
+#include "conn/stream_wake.h"
+#include "link/link.h"
 
 /* Unread input at close makes TCP reset; so must we. rcv.lock held. */
 bool stream_unread_input(struct stream *s)

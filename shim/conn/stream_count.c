@@ -9,9 +9,11 @@
 #include <netinet/in.h>
 #include <stddef.h>
 
+#include "base/shim.h"
 #include "base/sock.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+#include "conn/stream_slab.h"
 
 enum { CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };	/* include/net/tcp_states.h */
 

@@ -7,10 +7,19 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include "base/event.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
+#include "conn/stream_wake.h"
+#include "link/link.h"
+#include "link/path.h"
 #include "policy/log.h"
 
 static void base_is(_Atomic uint64_t *base, uint64_t at, _Atomic uint64_t *counted)

@@ -25,9 +25,14 @@
 #include <sys/mman.h>
 
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_send.h"
+#include "conn/stream_wake.h"
 #include "gpu/gpu.h"
+#include "link/link.h"
+#include "link/path.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 

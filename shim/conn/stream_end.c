@@ -1,12 +1,16 @@
 /*
  * stream_end.c - a peer that has died, a link that was lost: what becomes of the stream.
  *
- * Both locks are held, unless stream_int.h says otherwise. Nothing here sleeps: kernel calls are
+ * Both locks are held, unless stream_end.h says otherwise. Nothing here sleeps: kernel calls are
  * non-blocking.
  */
 #include "base/procs.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "link/link.h"
 
 /* Of a reset that stream_resent_in_vain() knows the kernel says something else. */
 static void note_error(struct stream *s)

@@ -1,15 +1,18 @@
 /*
  * stream_final.c - where a direction ends, and with which error, as the ring and the kernel say.
  *
- * Every entry is called with the lock of the half that it touches, unless stream_int.h says
+ * Every entry is called with the lock of the half that it touches, unless stream_end.h says
  * otherwise. Nothing here sleeps: kernel calls are non-blocking.
  */
 #include <sys/ioctl.h>
 
 #include "base/loop.h"
 #include "base/procs.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "link/link.h"
 
 /* Where the direction ends, as the sender says after its last byte was published; anything else
  * is a lie. */

@@ -1,7 +1,9 @@
 /*
  * stream_fork.c - what a child of fork() does to the streams that it has got. No lock: it is alone.
  */
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
 
 void stream_after_fork(void)
 {

@@ -13,7 +13,10 @@
 #include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_send.h"
+#include "link/link.h"
+#include "link/path.h"
 
 /* A send that has a timeout is to have gone by TCP before that is over. */
 static struct late_bounds bounds(const struct stream *s)

@@ -26,8 +26,9 @@
 #include "base/shim.h"
 #include "base/sock.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
 #include "conn/stream_wait.h"
 
 #define PATIENT_US 1000000	/* a send with a shorter timeout is not held up */

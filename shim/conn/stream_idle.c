@@ -14,9 +14,13 @@
  *
  * Locks: as each function says.
  */
-#include "base/loop.h"
 #include "base/cgroup.h"
-#include "conn/stream_int.h"
+#include "base/loop.h"
+#include "base/shim.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
+#include "link/link.h"
+#include "link/path.h"
 #include "policy/log.h"
 
 #define LOOKS      4		/* in `ring_idle` */

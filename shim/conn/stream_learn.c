@@ -5,8 +5,9 @@
  * Who: the background thread wants it, the program's next send does it.
  * Lock: snd.lock, and rcv.lock, which holds off close(), for waits.
  */
-#include "conn/stream_int.h"
+#include "base/shim.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
 
 _Atomic bool stream_learned_any;
 

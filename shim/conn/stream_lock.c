@@ -5,7 +5,9 @@
  * (lock.h). So may who uses the same stream. All others come by stream_lock_soon() or
  * stream_shut(), and what they had to do and could not the background thread does later.
  */
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+
+#include "base/shim.h"
 
 void stream_lock(struct stream *s)
 {

@@ -7,7 +7,8 @@
  *
  * Locks: as each function says.
  */
-#include "conn/stream_int.h"
+#include "base/shim.h"
+#include "conn/stream_cut.h"
 
 #define BACK_SOON_US   20000	/* a time on the path that is too short */
 #define BACK_SOON_MOST 8

@@ -19,8 +19,14 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_wake.h"
+#include "link/link.h"
+#include "link/patience.h"
 #include "policy/log.h"
 
 /* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */

@@ -10,8 +10,9 @@
 
 #include "base/loop.h"
 #include "base/shim.h"
-#include "conn/stream_int.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_slab.h"
 
 /*
  * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back

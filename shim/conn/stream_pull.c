@@ -7,11 +7,12 @@
 #include <poll.h>
 
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/pull.h"
-#include "conn/stream_int.h"
 #include "conn/stream_io.h"
+#include "conn/stream_wake.h"
 #include "conn/turn.h"
 #include "gpu/gpu.h"
 

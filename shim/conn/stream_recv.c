@@ -12,9 +12,14 @@
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/pull.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
 #include "conn/stream_io.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
 #include "conn/stream_wait.h"
+#include "conn/stream_wake.h"
 #include "gpu/gpu.h"
 
 /* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as

@@ -11,8 +11,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_send.h"
+#include "link/link.h"
 #include "policy/log.h"
 
 /* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */

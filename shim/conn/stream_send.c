@@ -11,12 +11,15 @@
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/pull.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
 #include "conn/stream_io.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
 #include "conn/stream_wait.h"
+#include "conn/stream_wake.h"
 #include "gpu/gpu.h"
-#include "base/loop.h"
 #include "link/patience.h"
 
 /* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long

@@ -11,10 +11,14 @@
 
 #include "base/signals.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_end.h"
 #include "conn/stream_io.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
 #include "conn/stream_wait.h"
+#include "conn/stream_wake.h"
 #include "link/patience.h"
 
 #define FILE_PART 8192

@@ -14,7 +14,8 @@
 
 #include "base/shim.h"
 #include "conn/holders.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+#include "conn/stream_slab.h"
 
 #define SLAB_CHUNK 256
 #define SLAB_CHUNKS 1024

@@ -14,8 +14,15 @@
 #include <netinet/tcp.h>
 
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_end.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
+#include "conn/stream_wake.h"
+#include "link/link.h"
 
 static bool leaves_room(uint64_t used, uint64_t limit)
 {

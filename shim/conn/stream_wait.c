@@ -20,8 +20,10 @@
 #include "base/signals.h"
 #include "base/spin_rule.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
 #include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
 #include "libc/libc.h"
 
 /* ---- spinning ---- */

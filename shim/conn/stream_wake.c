@@ -2,9 +2,11 @@
  * stream_wake.c - who is told that something has changed on a stream: those who wait here, and the
  * peer; and whether the peer has told something.
  *
- * Locks: none is taken; of the peer's, whoever calls holds one of the stream's (stream_int.h).
+ * Locks: none is taken; of the peer's, whoever calls holds one of the stream's (stream_wake.h).
  */
-#include "conn/stream_int.h"
+#include "base/event.h"
+#include "conn/stream_wake.h"
+#include "link/link.h"
 #include "link/path.h"
 
 bool stream_notify_peer(struct stream *s)

@@ -5,7 +5,10 @@
  */
 #include "base/loop.h"
 #include "base/sock.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
+#include "link/link.h"
 
 void stream_mark(struct stream *s)
 {

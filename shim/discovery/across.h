@@ -5,7 +5,8 @@
 #ifndef RDMASHIM_ACROSS_H
 #define RDMASHIM_ACROSS_H
 
-#include "conn/stream_int.h"
+#include "conn/stream.h"
+#include "link/link.h"
 
 struct ctl_msg;
 

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "base/fdtab.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "policy/log.h"
 #include "policy/words.h"

@@ -15,9 +15,11 @@
 #include "base/fdtab.h"
 #include "base/procfs.h"
 #include "base/procs.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "discovery/net_call.h"
 #include "discovery/netkey.h"
+#include "link/link.h"
 #include "policy/log.h"
 #include "policy/words.h"
 

@@ -12,9 +12,13 @@
 
 #include "base/fdtab.h"
 #include "base/proof.h"
+#include "base/shim.h"
 #include "base/sys.h"
+#include "conn/stream_send.h"
 #include "discovery/across.h"
 #include "discovery/identity.h"
+#include "link/link.h"
+#include "link/path.h"
 #include "link/rights.h"
 #include "policy/log.h"
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/loop.h"
+#include "conn/stream_life.h"
 #include "discovery/discovery_ctl.h"
 #include "policy/log.h"
 

@@ -12,11 +12,16 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
+#include "conn/stream_slab.h"
 #include "discovery/across.h"
-#include "discovery/identity.h"
 #include "discovery/discovery_net.h"
+#include "discovery/identity.h"
+#include "discovery/search.h"
+#include "link/link.h"
 #include "link/other_version.h"
+#include "link/path.h"
 #include "link/rights.h"
 
 #define PENDING_MAX   64

@@ -2,10 +2,8 @@
  * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a
  * slot and gives it back, and every record that comes, checked and handed to whom it concerns. The
  * proofs that must come before a slot are bind_proof.c's.
- *
  * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask
  * is search.c's, which hears of each answer.
- *
  * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one
  * step; under rcv.lock a link's out_lock.
  */
@@ -15,8 +13,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/fdtab.h"
-#include "base/loop.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
 #include "discovery/across.h"
 #include "discovery/identity.h"
 #include "link/other_version.h"

@@ -5,7 +5,11 @@
 #ifndef RDMASHIM_DISCOVERY_CTL_H
 #define RDMASHIM_DISCOVERY_CTL_H
 
-#include "conn/stream_int.h"
+#include "base/shim.h"
+#include "conn/stream.h"
+#include "discovery/search.h"
+#include "link/link.h"
+#include "link/path.h"
 
 /* ---- discovery_ctl.c ---- */
 /* Asks for a slot of the link. 0: an answer will come (SEARCH_ASKED). -EAGAIN: the stream may not

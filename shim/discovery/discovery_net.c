@@ -34,10 +34,16 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
+#include "conn/stream_slab.h"
 #include "discovery/identity.h"
 #include "discovery/net_call.h"
+#include "discovery/search.h"
+#include "link/link.h"
 #include "link/other_version.h"
+#include "link/path.h"
+#include "link/patience.h"
 #include "policy/log.h"
 
 #define CALLS       64

@@ -5,7 +5,7 @@
 #ifndef RDMASHIM_DISCOVERY_NET_H
 #define RDMASHIM_DISCOVERY_NET_H
 
-#include "conn/stream_int.h"
+#include "conn/stream.h"
 
 /* Could the stream go by RDMA, as far as this host can tell? 0, or the reason why not. */
 int net_possible(struct stream *s);

@@ -12,8 +12,10 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "discovery/net_call.h"
+#include "link/link.h"
 #include "policy/log.h"
 
 static int port_fd = -1;

@@ -5,7 +5,7 @@
 #ifndef RDMASHIM_NET_CALL_H
 #define RDMASHIM_NET_CALL_H
 
-#include "conn/stream_int.h"
+#include "conn/stream.h"
 #include "discovery/net_msg.h"
 
 enum call_state { C_FREE, C_CONNECT, C_ANSWER, S_CALL, S_PROOF, S_HELLO };

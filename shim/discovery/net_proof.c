@@ -13,9 +13,11 @@
 
 #include "base/fdtab.h"
 #include "base/procfs.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "discovery/discovery_net.h"
 #include "discovery/netkey.h"
+#include "link/link.h"
 #include "policy/log.h"
 
 _Static_assert(NETKEY_MAC == NET_MAC, "netkey.h and net_msg.h");

@@ -13,7 +13,7 @@
 #include "base/fdtab.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
 #include "deferred/defer.h"
 #include "golang/golang.h"
 #include "libc/libc.h"

@@ -7,7 +7,7 @@
  * stream.reg.lock and epoll.lock.
  */
 #include "base/shim.h"
-#include "conn/stream_int.h"
+#include "conn/stream_life.h"
 #include "poll/ready_int.h"
 
 #include <sys/mman.h>

@@ -1,11 +1,11 @@
 /*
  * ready_poll.c - poll over streams, and the wait that poll and select share. Locks: none.
  */
+#include "base/signals.h"
+#include "conn/stream_life.h"
 #include "libc/libc.h"
 #include "link/link.h"
 #include "poll/ready_pset.h"
-#include "conn/stream_int.h"
-#include "base/signals.h"
 
 #include <pthread.h>
 

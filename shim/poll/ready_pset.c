@@ -4,7 +4,7 @@
  * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds
  * busy and then maps its own.
  */
-#include "conn/stream_int.h"
+#include "conn/stream.h"
 #include "conn/stream_learn.h"
 #include "link/link.h"
 #include "poll/ready_pset.h"

@@ -8,8 +8,10 @@
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "conn/holders.h"
+#include "conn/stream_slab.h"
 #include "process/fork.h"
 
 #define WATCHED   32		/* more: their streams wait for another occasion */

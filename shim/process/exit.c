@@ -5,7 +5,10 @@
 #include "base/loop.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "conn/stream_cut.h"
+#include "conn/stream_life.h"
+#include "conn/stream_slab.h"
+#include "conn/stream_wake.h"
 #include "link/wire.h"
 #include "process/fork.h"
 

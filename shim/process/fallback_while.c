@@ -10,7 +10,9 @@
 
 #include "base/shim.h"
 #include "conn/holders.h"
-#include "conn/stream_int.h"
+#include "conn/stream_recv.h"
+#include "conn/stream_send.h"
+#include "conn/stream_slab.h"
 #include "policy/log.h"
 #include "process/children.h"
 

@@ -10,8 +10,9 @@
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/shim.h"
 #include "conn/holders.h"
-#include "conn/stream_int.h"
+#include "conn/stream_slab.h"
 #include "poll/ready.h"
 
 /* ---- exec ---- */

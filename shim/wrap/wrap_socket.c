@@ -3,12 +3,13 @@
  *
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
-#include "conn/stream_int.h"
-#include "conn/stream_learn.h"
 #include "base/sock.h"
+#include "conn/stream_learn.h"
+#include "conn/stream_life.h"
+#include "conn/stream_send.h"
 #include "discovery/identity.h"
-#include "wrap/wrap.h"
 #include "policy/log.h"
+#include "wrap/wrap.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>

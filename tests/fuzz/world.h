@@ -13,6 +13,9 @@
 #include "../../shim/base/loop.c"
 #include "../../shim/main/bg.c"
 #include "../../shim/discovery/identity.h"
+#include "../../shim/conn/stream_life.h"
+#include "../../shim/conn/stream_slab.h"
+#include "../../shim/discovery/search.h"
 #include <linux/if.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -7,12 +7,12 @@ cd "$(dirname "$0")/../.." || exit 1
 bad=0
 
 # WORD FILE what for
-table='stream_rx_coming stream_int.h the function
+table='stream_rx_coming stream_recv.h the function
 stream_rx_coming stream_view.c asked by it; and who polls is off TCP
 stream_rx_coming stream_cut.c a BACK ends it
 stream_rx_coming stream_close.c unread input, which makes a close() a reset
 stream_rx_coming stream_peeked.c what was sent and a read, or a count, waits for
-stream_rx_resent stream_int.h declared
+stream_rx_resent stream_recv.h declared
 stream_rx_resent stream_view.c the function; and is it on TCP
 stream_rx_resent stream_close.c unread input
 stream_rx_resent stream_recv.c asked before the bytes are, and once more in the function after
@@ -22,7 +22,7 @@ fin_held stream_view.c the function; and the end is shown when it is settled
 fin_held stream_recv.c set
 fin_held stream.c a connection begins
 resent_to recv_half.h declared
-resent_to stream_int.h nothing is owed any more
+resent_to stream_recv.h nothing is owed any more
 resent_to stream_view.c the function
 resent_to stream_cut.c set by BACK
 resent_to stream_peeked.c how many bytes'
@@ -49,7 +49,7 @@ asks stream_view.c stream_view view_once
 asks stream_view.c view_once promised
 asks stream_recv.c stream_recv recv_once
 asks stream_recv.c recv_once stream_rx_promised
-asks stream_int.h stream_owes_any stream_rx_promised
+asks stream_recv.h stream_owes_any stream_rx_promised
 asks stream_peeked.c stream_unread_count stream_owes_any
 asks wrap_recv.c left_to_read stream_ioctl_count
 exit $bad

@@ -16,7 +16,8 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 #undef SYS_ARGS_
 #define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), \
 	(long)(d), (long)(e), (long)(f))
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/shim.h"
+#include "../../shim/conn/stream_wake.h"
 /* A clock of its own: a microsecond for each look. */
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define now_ns() test_now()

@@ -18,7 +18,8 @@
 
 #include "../../policy/places.h"
 #include "../../policy/stat.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/conn/stream_life.h"
+#include "../../shim/conn/stream_send.h"
 #include "../../shim/base/shim.h"
 #include "suite.h"
 

@@ -18,7 +18,8 @@
 #include "../../shim/gpu/take.h"
 #include "../../shim/gpu/track.h"
 #include "../../shim/base/shim.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/event.h"
+#include "../../shim/conn/stream.h"
 
 #define MB (1024 * 1024ul)
 #define SIZE (16 * MB)

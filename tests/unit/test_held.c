@@ -14,7 +14,10 @@
 #include "../../shim/base/loop.h"
 #include "../../shim/gpu/gpu.h"
 #include "../../shim/link/link.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/shim.h"
+#include "../../shim/conn/stream_cut.h"
+#include "../../shim/conn/stream_send.h"
+#include "../../shim/conn/stream_wake.h"
 #include "../../shim/base/sys.h"
 
 static uint64_t real_now(void) { return now_ns(); }

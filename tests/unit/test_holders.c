@@ -25,6 +25,7 @@
 #include "../../shim/conn/holders.h"
 #include "../../shim/conn/stream.h"
 #include "suite.h"
+#include "../../shim/conn/stream_life.h"
 
 _Atomic int shim_pid;
 bool shim_on = true;

@@ -13,7 +13,14 @@
 #include <check.h>
 
 #include "../../shim/base/loop.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/shim.h"
+#include "../../shim/conn/stream_cut.h"
+#include "../../shim/conn/stream_end.h"
+#include "../../shim/conn/stream_life.h"
+#include "../../shim/conn/stream_recv.h"
+#include "../../shim/conn/stream_send.h"
+#include "../../shim/conn/stream_slab.h"
+#include "../../shim/conn/stream_wake.h"
 #include "../../shim/base/sys.h"
 
 /* A clock of its own: a microsecond for each look. */

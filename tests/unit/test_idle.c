@@ -7,7 +7,11 @@
 #include <sys/stat.h>
 
 #include "../../shim/base/sys.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/shim.h"
+#include "../../shim/conn/stream_cut.h"
+#include "../../shim/conn/stream_send.h"
+#include "../../shim/conn/stream_slab.h"
+#include "../../shim/link/path.h"
 
 static uint64_t clock_us;
 #define now_us() (clock_us)

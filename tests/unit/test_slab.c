@@ -11,7 +11,8 @@
 
 #include "../../shim/base/shim.h"
 #include "../../shim/conn/holders.h"
-#include "../../shim/conn/stream_int.h"
+#include "../../shim/conn/stream_life.h"
+#include "../../shim/conn/stream_slab.h"
 #include "suite.h"
 
 /* What happens just before pages go. */
