@@ -22,7 +22,7 @@ static bool on_device(CUdeviceptr p) { return cuda_ops.pointer(p).on_device; }
 	struct gpu_copy c_; \
 	CUresult r_; \
 	if (!gpu_path_on(&cuda_ops) || !gpu_d2h_begin(dst, &src, n, stream_of(st, flavour), \
-		is_sync, CUDA_FROM, &c_)) \
+		is_sync, GPU_FROM, &c_)) \
 		return call; \
 	if (c_.done) \
 		return CUDA_SUCCESS; \
@@ -53,7 +53,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 	CUresult r_; \
 	if (gpu_path_on(&cuda_ops)) { \
 		gpu_touch(dst, n); \
-		if (gpu_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
+		if (gpu_h2d(dst, src, n, stream_of(st, flavour), is_sync, GPU_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
 	} \
@@ -79,7 +79,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 		if (from_ && !to_) { \
 			struct gpu_copy c_; \
 			if (!gpu_d2h_begin((void *)(uintptr_t)dst, &src, n, \
-				stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
+				stream_of(st, flavour), is_sync, GPU_FROM, &c_)) \
 				return call; \
 			if (c_.done) \
 				return CUDA_SUCCESS; \
@@ -89,7 +89,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 		} \
 		gpu_touch(dst, n); \
 		if (to_ && !from_ && gpu_h2d(dst, (void *)(uintptr_t)src, n, \
-			stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
+			stream_of(st, flavour), is_sync, GPU_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
 	} else if (gpu_path_on(&cuda_ops)) { \
@@ -169,7 +169,7 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 		touch_2d(c); \
 		if (one_chunk(c)) { \
 			bool done_; \
-			CUresult r_ = copy_2d(c, stream_of(st, flavour), is_sync, CUDA_FROM, \
+			CUresult r_ = copy_2d(c, stream_of(st, flavour), is_sync, GPU_FROM, \
 				&done_); \
 			if (done_) \
 				return r_; \

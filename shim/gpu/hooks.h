@@ -27,7 +27,7 @@ static inline bool gpu_path_on(const struct gpu_ops *vendor)
 
 /* Where the program calls from. */
 struct gpu_from { const void *ra, *sp; };
-#define CUDA_FROM ((struct gpu_from){ __builtin_return_address(0), __builtin_frame_address(0) })
+#define GPU_FROM ((struct gpu_from){ __builtin_return_address(0), __builtin_frame_address(0) })
 
 struct gpu_range;
 

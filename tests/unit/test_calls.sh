@@ -49,17 +49,15 @@ $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map
 	shim/libc/libc.c shim/libc/elf_symbols.c shim/base/usermem.c shim/wrap/wrap_*.c \
 	tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
 rows CALL VCALL OWN ALIAS > "$work/wrapped"
-# the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers
-# have dlsym to themselves
-{ $CC -E -P -x c - \
-	-I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ \
-		address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
-#define CUDA(name, base, flavour, params, args) NAME name
-#define CUDA_WRITER(name, base) NAME name
-#include "cuda/cuda_calls.def"
-END
+# the hooks on GPU drivers, and on the ways to them, are in the library only; two sanitizers have
+# dlsym to themselves
+{ (cd shim && printf '#include "%s"\n' */*_calls.def) | $CC -E -P -x c -DGPU_EXPORTS -I shim - |
+	grep -o 'EXPORT [A-Za-z0-9_]*' | cut -d' ' -f2
+	[[ ${SAN-} =~ address|thread ]] || printf '%s\n' dlmopen dlopen dlsym dlvsym
+} > "$work/gpu"
+grep -q '^cuMemcpyAsync$' "$work/gpu" || fail "no names of the CUDA driver's"
 for lib in "$so" $([ -e "$SHIM" ] && echo "$SHIM"); do
-	[ "$lib" = "$so" ] || LC_ALL=C sort -o "$work/wrapped" "$work/wrapped" "$work/cuda"
+	[ "$lib" = "$so" ] || LC_ALL=C sort -o "$work/wrapped" "$work/wrapped" "$work/gpu"
 	exports "$lib" > "$work/exports"
 	none "$lib: a wrapper's row, but not exported" only_in_first "$work/wrapped" "$work/exports"
 	none "$lib: exported, but no row" only_in_first "$work/exports" "$work/wrapped"
