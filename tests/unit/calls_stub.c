@@ -2,7 +2,7 @@
  * calls_stub.c - stands for everything behind the wrappers, so that they can be loaded alone.
  *
  * Every TCP socket becomes a stream that stays on the kernel: each call takes the wrappers'
- * plain branch, so the branch "it is a stream" runs too. CALLS_STUB=tcp_only pins each stream,
+ * plain branch, so the branch "it is a stream" runs too. CALLS_STUB=tcp_only keeps each on TCP,
  * CALLS_STUB=off switches the library off, CALLS_STUB=fast makes the plain branch refuse and
  * answers the fast one with kernel calls. With CALLS_STUB_LOG=1 the time of libc_bind_all() goes
  * to fd 2.
@@ -394,3 +394,4 @@ bool loop_hold(uint64_t end_us) { (void)end_us; errno = 0; return false; }
 void loop_go_on(void) { }
 void own_threads_hold(uint64_t end_us) { (void)end_us; errno = 0; }
 void own_threads_go_on(void) { }
+void stream_learn_leave(struct stream *s, uint32_t gen) { (void)s; (void)gen; }
