@@ -135,18 +135,6 @@ static void becomes_listener(int fd)
 	keep_syn(fd);
 }
 
-/* Whoever asks expects urgent data, which is not for a ring. */
-int wrap_sockatmark(int fd)
-{
-	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
-
-	if (s && !stream_tcp_only(s) && !tcp_only_now(s, REASON_URGENT)) {
-		errno = ETIMEDOUT;
-		return -1;
-	}
-	return REAL(sockatmark)(fd);
-}
-
 int wrap_listen(int fd, int backlog)
 {
 	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
