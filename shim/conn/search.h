@@ -42,7 +42,7 @@ struct search {
 	uint8_t across;			/* it is looked for there */
 	uint8_t across_ready;		/* both ISNs are known, and go together */
 	uint8_t across_done;		/* it was not there: perhaps on another host */
-	uint8_t across_wrong;		/* so many who knocked had not the key */
+	uint8_t across_wrong;		/* so many who called had not the key */
 	uint8_t across_half;		/* its name is of the client's ISN alone */
 	uint8_t across_claimed;		/* its own is said to be that, and looked at: */
 	uint32_t across_claim;

@@ -213,7 +213,7 @@ static bool still_known(int sock)
 
 #define WRONG_MOST 3
 
-/* Has he the key, who knocked from another namespace? Who comes after three that have not is not
+/* Has he the key, who called from another namespace? Who comes after three that have not is not
  * let in. */
 static bool proves(struct pending *p, const struct ctl_msg *m)
 {

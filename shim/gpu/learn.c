@@ -231,7 +231,7 @@ void gpu_site_taken(int site, size_t n)
 }
 
 /* stat_call_site.gpu_path; a learned one is eager until it is deferred */
-enum { ON_HOST, TRUTHFUL, DEFERRED };
+enum { ON_HOST, EAGER, LAZY };
 
 static void site_gpu_path(int site, int gpu_path)
 {
@@ -316,7 +316,7 @@ bool gpu_expected(uintptr_t lo, size_t n, int site)
 		c->learned = true;
 	c->seen = false;
 	atomic_store_explicit(&gpu_sends, 1, memory_order_relaxed);
-	site_gpu_path(site, c->learned ? TRUTHFUL : ON_HOST);
+	site_gpu_path(site, c->learned ? EAGER : ON_HOST);
 	return c->learned;
 }
 
@@ -331,7 +331,7 @@ bool gpu_wants_watch(uintptr_t lo, size_t n)
 		return false;
 	c->seen = false;
 	atomic_store_explicit(&sites[c->site].idle, 0, memory_order_relaxed);
-	site_gpu_path(c->site, c->learned ? TRUTHFUL : ON_HOST);
+	site_gpu_path(c->site, c->learned ? EAGER : ON_HOST);
 	return c->learned;
 }
 
@@ -386,7 +386,7 @@ void gpu_site_put_off(uintptr_t lo, bool rx)
 	struct cand *c = cand_at(lo, rx);
 
 	if (c)
-		site_gpu_path(c->site, DEFERRED);
+		site_gpu_path(c->site, LAZY);
 }
 
 void gpu_site_deferred(uintptr_t lo, bool rx, bool good)
