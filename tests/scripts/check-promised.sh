@@ -21,6 +21,7 @@ fin_held recv_half.h declared
 fin_held stream_view.c the function; and the end is shown when it is settled
 fin_held stream_recv.c set
 fin_held stream.c a connection begins
+fin_held stream_work.c with one held back it is not left to the kernel alone
 resent_to recv_half.h declared
 resent_to stream_recv.h nothing is owed any more
 resent_to stream_view.c the function
