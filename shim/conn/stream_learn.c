@@ -38,6 +38,7 @@ void stream_learn_leave(struct stream *s, uint32_t gen)
 			atomic_fetch_and(&s->learns, (uint8_t)~(LEARNS_WANT | LEARNS_HEADERS));
 		}
 		stream_unlock(s);
+		/* A nap: that its header is in the queue rings for all who poll the socket. */
 		if (!left)
 			sys(SYS_nanosleep, &ms, NULL);
 	}
