@@ -109,6 +109,33 @@ static void read_lost(void)
 	close_pair(&a, &b);
 }
 
+/* Of two READs the first's answer has a hole: what is posted behind them, later, is all done. */
+static void reads_lost(void)
+{
+	struct end a, b;
+
+	pair_quick(&a, &b);
+	for (unsigned skip = 0; skip < 4; skip++) {
+		fill(&b, 0, 262144, skip);
+		fill(&a, 600000, 32768, skip + 10);
+		CHECK(!post_recv(&b, 1, 500000, 64));
+		tell("drop read-response %u 1", skip);
+		CHECK(!post(&a, IBV_WR_RDMA_READ, 2, 0, 131072, &b, 0, IBV_SEND_SIGNALED));
+		CHECK(!post(&a, IBV_WR_RDMA_READ, 3, 131072, 131072, &b, 131072,
+			    IBV_SEND_SIGNALED));
+		usleep(5000);
+		CHECK(!post(&a, IBV_WR_RDMA_WRITE, 4, 600000, 32768, &b, 600000,
+			    IBV_SEND_SIGNALED));
+		CHECK(!post(&a, IBV_WR_SEND, 5, 600000, 64, NULL, 0, IBV_SEND_SIGNALED));
+		for (uint64_t k = 2; k < 6; k++)
+			expect(&a, k, IBV_WC_SUCCESS);
+		expect(&b, 1, IBV_WC_SUCCESS);
+		CHECK(filled(&a, 0, 262144, skip) && filled(&b, 600000, 32768, skip + 10) &&
+		      filled(&b, 500000, 64, skip + 10));
+	}
+	close_pair(&a, &b);
+}
+
 /* An atomic whose answer is lost is not done twice. */
 static void atomic_once(void)
 {
@@ -385,6 +412,7 @@ const struct test fault_tests[] = {
 	{ "drop_each", drop_each },
 	{ "loss", loss },
 	{ "read_lost", read_lost },
+	{ "reads_lost", reads_lost },
 	{ "atomic_once", atomic_once },
 	{ "port_down", port_down },
 	{ "port_blinks", port_blinks },
