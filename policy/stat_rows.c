@@ -252,8 +252,9 @@ static uint64_t take_all(void)
 static void put_back(uint64_t top, uint32_t most)
 {
 	uint32_t first = 0, last = 0, n = 0;
+	int least = most < STAT_ROWS ? 1 : 0;
 
-	for (int whole = 1; whole >= (most < STAT_ROWS); whole--)
+	for (int whole = 1; whole >= least; whole--)
 		for (uint32_t i = 0; i < STAT_ROWS && n < most; i++) {
 			if (!free_row(i) || has_all(i) != whole)
 				continue;

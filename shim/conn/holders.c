@@ -23,9 +23,7 @@
 #include "base/own_memory.h"
 #include "base/procfs.h"
 #include "base/procs.h"
-#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_life.h"
 #include "policy/words.h"
 
 #define PLACES    4096		/* each a page of its own, of one fork */
@@ -189,8 +187,7 @@ static void place_given_back(uint32_t i)
 {
 	uint32_t zero = 0;
 
-	if (i < FEW || i >= PLACES || !shim_on ||
-	    !atomic_compare_exchange_strong(&users[i], &zero, 1))
+	if (!shim_on || !atomic_compare_exchange_strong(&users[i], &zero, 1))
 		return;
 	/* in one step of the kernel's, and one mapping with its neighbours: mremap(2) would keep
 	 * them apart */
@@ -201,7 +198,7 @@ static void place_given_back(uint32_t i)
 
 static void place_leave(uint32_t i)
 {
-	if (atomic_fetch_sub(&users[i], 1) == 1)
+	if (atomic_fetch_sub(&users[i], 1) == 1 && i >= FEW)
 		place_given_back(i);
 }
 
