@@ -9,7 +9,6 @@
  * Background thread only. No locks.
  */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/loop.h"
 #include "conn/stream_life.h"
@@ -19,7 +18,8 @@
 #define MOST 64			/* of a link: several streams may wait */
 #define AGAIN_US 2000
 
-static struct ctl_msg (*kept)[MOST];	/* [LINK_MAX]; made when somebody waits, and stays */
+/* Not a page of it is touched before somebody waits. */
+static struct ctl_msg kept[LINK_MAX][MOST];
 static uint64_t kept_of[LINK_MAX];	/* link_id(), as the place may be another link's by now */
 static uint8_t nkept[LINK_MAX];
 static uint32_t any;			/* links that have some */
@@ -37,23 +37,11 @@ static bool waits(const struct link *l, uint32_t slot)
 	return false;
 }
 
-static bool have_room(void)
-{
-	if (!kept) {
-		void *p = mmap(NULL, LINK_MAX * sizeof(*kept), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-		if (p != MAP_FAILED)
-			kept = p;
-	}
-	return kept;
-}
-
 static void keep(struct link *l, const struct ctl_msg *m)
 {
 	uint8_t *n = &nkept[l->index];
 
-	if (*n == MOST || !have_room()) {
+	if (*n == MOST) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
