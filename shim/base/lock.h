@@ -9,12 +9,6 @@
  * signal handlers are put off until it has left (signals.h), so a handler may use the stream
  * that it interrupted, or jump out. critical_enter() and critical_leave() do the same for a
  * stretch that takes no lock.
- *
- * One kind of owner may wait all the same: who copies to or from the program's memory, of which a
- * page may never come (another user's FUSE file). It takes the lock by lock_take_mem(), and the
- * word says so. Whoever must not wait for that uses lock_take_soon(), or shuts the lock first:
- * it is free then for all but such owners, so whatever takes it until lock_open() waits for short
- * stretches only (tests/sim/mem.pml).
  */
 #ifndef RDMASHIM_LOCK_H
 #define RDMASHIM_LOCK_H
@@ -26,11 +20,7 @@
 
 #include "base/sys.h"
 
-struct lock { _Atomic uint32_t v; };	/* 0: free */
-#define LOCK_HELD   1u
-#define LOCK_SLEEPS 2u	/* somebody */
-#define LOCK_MEM    4u	/* its owner may be in the program's memory */
-#define LOCK_SHUT   8u	/* to such owners. By the background thread, or who does its work */
+struct lock { _Atomic uint32_t v; };	/* 0 free, 1 held, 2 held and somebody sleeps */
 
 /* What a thread and the signal handlers that run in it share. Written by that thread only. */
 struct thread_signals {
@@ -46,7 +36,7 @@ struct thread_signals {
 extern _Thread_local struct thread_signals thread_signals
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-void lock_slow(struct lock *l, uint32_t as);		/* lock.c. as: LOCK_HELD, LOCK_MEM, too */
+void lock_slow(struct lock *l);		/* lock.c */
 /* Threads that are about to sleep, or do, for whatever lock; 0: who has just made a lock free by
  * zeroing its memory need wake nobody. In a child of the process: of those, some are not there. */
 extern _Atomic uint32_t lock_sleepers __attribute__((visibility("hidden")));
@@ -67,28 +57,13 @@ static inline void critical_leave(void)
 		critical_done();
 }
 
-/* It is shut, or free with somebody asleep. */
-static inline __attribute__((cold)) bool lock_word_try_again(struct lock *l)
-{
-	uint32_t v = atomic_load_explicit(&l->v, memory_order_relaxed);
-
-	while (!(v & LOCK_HELD))
-		if (atomic_compare_exchange_weak_explicit(&l->v, &v, v | LOCK_HELD,
-							  memory_order_acquire,
-							  memory_order_relaxed))
-			return true;
-	return false;
-}
-
 /* The caller is in a critical section. */
 static inline bool lock_word_try(struct lock *l)
 {
 	uint32_t z = 0;
 
-	if (atomic_compare_exchange_strong_explicit(&l->v, &z, LOCK_HELD, memory_order_acquire,
-						    memory_order_relaxed))
-		return true;
-	return !(z & LOCK_HELD) && lock_word_try_again(l);
+	return atomic_compare_exchange_strong_explicit(&l->v, &z, 1, memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 static inline bool lock_try(struct lock *l)
@@ -104,62 +79,18 @@ static inline void lock_take(struct lock *l)
 {
 	critical_enter();
 	if (!lock_word_try(l))
-		lock_slow(l, LOCK_HELD);
-}
-
-static inline void lock_free(struct lock *l)
-{
-	if (atomic_exchange_explicit(&l->v, 0, memory_order_release) & LOCK_SLEEPS)
-		sys(SYS_futex, &l->v, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-static inline __attribute__((cold)) void lock_give_shut(struct lock *l)
-{
-	uint32_t v = atomic_load(&l->v);
-
-	/* it may be opened at any time */
-	while (!atomic_compare_exchange_weak(&l->v, &v, v & LOCK_SHUT))
-		;
-	if (v & LOCK_SLEEPS)	/* all: one of them may be kept out */
-		sys(SYS_futex, &l->v, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+		lock_slow(l);
 }
 
 static inline void lock_give(struct lock *l)
 {
-	/* nobody shuts it but its owner, as it gives it */
-	if (__builtin_expect(atomic_load_explicit(&l->v, memory_order_relaxed) & LOCK_SHUT, 0))
-		lock_give_shut(l);
-	else
-		lock_free(l);
+	if (atomic_exchange_explicit(&l->v, 0, memory_order_release) == 2)
+		sys(SYS_futex, &l->v, FUTEX_WAKE, 1, NULL, NULL, 0);
 	critical_leave();
 }
-
-static inline void lock_take_mem(struct lock *l)
-{
-	uint32_t z = 0;
-
-	critical_enter();
-	if (!atomic_compare_exchange_strong_explicit(&l->v, &z, LOCK_HELD | LOCK_MEM,
-						     memory_order_acquire, memory_order_relaxed))
-		lock_slow(l, LOCK_HELD | LOCK_MEM);
-}
-
-/* ... and it is not shut, for it is held so. */
-static inline void lock_give_mem(struct lock *l)
-{
-	lock_free(l);
-	critical_leave();
-}
-
-/* Waits for an owner who may be in the program's memory until then (0: not at all), for others as
- * long as they take. False: he has it still. */
-bool lock_take_soon(struct lock *l, uint64_t end_ns);
-void lock_give_and_shut(struct lock *l);	/* the lock is held */
-void lock_open(struct lock *l);
 
 /* For a while: whoever wants the lock has it, and what it guards may be another thing afterwards.
- * The program's handlers wait all the same: one that jumped out would not come back to it. Of one
- * who had it by lock_take_mem(). */
+ * The program's handlers wait all the same: one that jumped out would not come back to it. */
 static inline void lock_leave(struct lock *l)
 {
 	critical_enter();
@@ -168,7 +99,7 @@ static inline void lock_leave(struct lock *l)
 
 static inline void lock_back(struct lock *l)
 {
-	lock_take_mem(l);
+	lock_take(l);
 	critical_leave();
 }
 

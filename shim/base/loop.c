@@ -343,7 +343,7 @@ void loop_thread_left(void)
  * (loop_hold()), and would take the wake-up with it. */
 static void rest(void)
 {
-	if (atomic_exchange_explicit(&at_work.v, 0, memory_order_release) & LOCK_SLEEPS)
+	if (atomic_exchange_explicit(&at_work.v, 0, memory_order_release) == 2)
 		word_ring(&at_work.v);
 	critical_leave();
 }
@@ -433,13 +433,12 @@ bool loop_hold(uint64_t end_us)
 		/* As lock_slow(), but the program's signal handlers run meanwhile, and it has an
 		 * end. */
 		critical_enter();
-		if (!atomic_exchange_explicit(&at_work.v, LOCK_HELD | LOCK_SLEEPS,
-					      memory_order_acquire))
+		if (!atomic_exchange_explicit(&at_work.v, 2, memory_order_acquire))
 			return true;
 		critical_leave();
 		if (now_us() >= end_us)
 			return false;
-		word_wait(&at_work.v, LOCK_HELD | LOCK_SLEEPS, end_us * 1000);
+		word_wait(&at_work.v, 2, end_us * 1000);
 	}
 }
 

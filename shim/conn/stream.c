@@ -297,8 +297,7 @@ static bool is_on_tcp(struct stream *s)
 {
 	bool h;
 
-	if (!stream_lock_soon(s))
-		return false;
+	stream_lock(s);
 	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
 		stream_reset(s);	/* an error, not an EOF in their place */
 	h = !atomic_load(&s->link) || (stream_both_on_tcp(s) && !stream_arriving(s)) ||
@@ -344,8 +343,7 @@ bool stream_make_tcp_only(struct stream *s, enum reason r)
 
 void stream_ask_fallback(struct stream *s)
 {
-	if (!stream_lock_or_later(s, LATER_FALLBACK))
-		return;
+	stream_lock(s);
 	if (atomic_load(&s->link)) {
 		stream_decline(s);
 		if (s->snd.cut.state != CUT_TX_TCP)
@@ -402,13 +400,10 @@ static void step_wait(struct stream *s, uint32_t seen, uint64_t end_us)
 	uint64_t soon = now_us() + ARRIVING_US;
 
 	/* A nap: bytes that TCP has still under way ring nobody when they are here. */
-	if (!lock_take_soon(&s->rcv.lock, 0)) {
-		end_us = soon < end_us ? soon : end_us;
-	} else {
-		if (soon < end_us && stream_arriving(s))
-			end_us = soon;
-		lock_give(&s->rcv.lock);
-	}
+	lock_take(&s->rcv.lock);
+	if (soon < end_us && stream_arriving(s))
+		end_us = soon;
+	lock_give(&s->rcv.lock);
 	if (!loop_step_here(end_us))
 		event_wait(&stream_steps, seen, end_us * 1000);
 }
@@ -500,8 +495,7 @@ void stream_waits_seen(struct stream *s, int fd)
 
 	if (atomic_load_explicit(&s->waits_seen, memory_order_relaxed))
 		return;
-	if (!lock_take_soon(&s->rcv.lock, 0))	/* by the next wait: it is not cut before */
-		return;
+	lock_take(&s->rcv.lock);
 	ours = fdtab_stream(fd) == s;
 	if (ours)
 		atomic_store(&s->waits_seen, 1);

@@ -95,18 +95,6 @@ struct stream_reg {
 	_Atomic uint32_t n;
 };
 
-/* What others could not do while a call was in the program's memory. */
-struct later {
-	_Atomic uint8_t what;
-	uint8_t put_off;		/* how often in a row. Background thread */
-	_Atomic uint32_t events;	/* of the home socket */
-};
-#define PUT_OFF_MOST    6
-#define LATER_FORKED    1	/* what a fork changes: it is counted anew */
-#define LATER_PATH_DEAD 2
-#define LATER_FALLBACK  4
-#define LATER_EVENTS    8
-
 struct stream_addr {
 	uint8_t known;
 	struct sockaddr_storage local, peer;
@@ -158,7 +146,6 @@ struct stream {
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
 	uint8_t wired;			/* it has a wire: the ends have no common segment */
-	struct later later;
 	struct stream_reg reg;		/* survives reuse */
 	struct stream_addr addr;
 	struct search search;

@@ -392,8 +392,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 
 void stream_path_dead(struct stream *s)
 {
-	if (!stream_lock_or_later(s, LATER_PATH_DEAD))
-		return;
+	stream_lock(s);
 	if (atomic_load(&s->link) && !atomic_load(&s->peer_gone)) {
 		stream_tx_event(s, CUT_EV_PATH_DEAD, 0, 0);
 		stream_rx_event(s, CUT_EV_PATH_DEAD, 0, 0);

@@ -11,14 +11,6 @@
 /* Both locks in their order. */
 void stream_lock(struct stream *s);
 bool stream_try_lock(struct stream *s);
-/* For those who must not wait for a copy to or from the program's memory. False: there is one. */
-bool stream_lock_by(struct stream *s, uint64_t end_ns);
-bool stream_lock_soon(struct stream *s);
-bool stream_lock_or_later(struct stream *s, uint8_t what);	/* ... and LATER_* is for bg */
-/* Until stream_open() no such copy begins, and none is under way: whatever lock of it is taken,
- * nobody is waited for. False: there is one. Background thread, no lock held */
-bool stream_shut(struct stream *s);
-void stream_open(struct stream *s);
 void stream_unlock(struct stream *s);
 
 /* ---- its numbers: stream.c ---- */

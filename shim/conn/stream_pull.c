@@ -412,7 +412,7 @@ ssize_t pull_read(struct stream *s, const struct iovec *iov, int n, bool waits)
 	link_read_enter();
 	lock_give(&s->rcv.lock);
 	r = bring(&x);
-	lock_take_mem(&s->rcv.lock);
+	lock_take(&s->rcv.lock);
 	is = turn_of(s);
 	if (!same_turn(&was, &is)) {
 		/* on the same slot still, it may be another stream's: then the number is not */

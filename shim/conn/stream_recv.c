@@ -557,25 +557,25 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		struct attempt a;
 		bool nonblock;
 
-		lock_take_mem(&s->rcv.lock);
+		lock_take(&s->rcv.lock);
 		if (!stream_still_named(s, gen, &fd)) {
-			lock_give_mem(&s->rcv.lock);
+			lock_give(&s->rcv.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
 		/* what comes next may have been read in a handler */
 		if (done && signals_since(call.mark)) {
-			lock_give_mem(&s->rcv.lock);
+			lock_give(&s->rcv.lock);
 			return (ssize_t)done;
 		}
 		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
-			lock_give_mem(&s->rcv.lock);
+			lock_give(&s->rcv.lock);
 			return r;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
 			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		before = c;
 		recv_once(s, fd, &c, flags, done, nonblock, call.switched_path, &a);
-		lock_give_mem(&s->rcv.lock);
+		lock_give(&s->rcv.lock);
 		r = a.r;
 		if (r == -ESTALE)
 			continue;

@@ -491,20 +491,20 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!x.c.left)
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
-		lock_take_mem(&s->snd.lock);
+		lock_take(&s->snd.lock);
 		x.stuck = x.theirs = false;
 		if (!x.c.left || !stream_still_named(s, gen, &fd)) {
-			lock_give_mem(&s->snd.lock);
+			lock_give(&s->snd.lock);
 			return x.done ? (ssize_t)x.done : -EBADF;
 		}
 		/* what a handler has sent meanwhile would lie in the middle */
 		if (x.done && signals_since(call.mark)) {
-			lock_give_mem(&s->snd.lock);
+			lock_give(&s->snd.lock);
 			return (ssize_t)x.done;
 		}
 		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
 		if (!x.done && short_send(s, iov, n)) {
-			lock_give_mem(&s->snd.lock);
+			lock_give(&s->snd.lock);
 			return (ssize_t)iov->iov_len;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
@@ -515,7 +515,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		epoch = s->snd.cut.epoch;
 		if (x.done)
 			stream_untold(s, r);
-		lock_give_mem(&s->snd.lock);
+		lock_give(&s->snd.lock);
 		if (hiccup) {
 			stream_ride_out(s, fd, EPOLLOUT, epoch, &call);
 			continue;

@@ -247,14 +247,14 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 		uint32_t seen;
 		long r;
 
-		lock_take_mem(&s->snd.lock);
+		lock_take(&s->snd.lock);
 		if (!stream_still_named(s, gen, &fd)) {
-			lock_give_mem(&s->snd.lock);
+			lock_give(&s->snd.lock);
 			return f->done ? (ssize_t)f->done : -EBADF;
 		}
 		/* what a handler has sent meanwhile would lie in the middle */
 		if (f->done && signals_since(call.mark)) {
-			lock_give_mem(&s->snd.lock);
+			lock_give(&s->snd.lock);
 			return (ssize_t)f->done;
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
@@ -263,7 +263,7 @@ static ssize_t send_file(struct stream *s, int fd, struct file *f)
 			stream_untold(s, r);
 		theirs = r == -EAGAIN && s->direct.stuck;
 		seen = event_look(&stream_steps);
-		lock_give_mem(&s->snd.lock);
+		lock_give(&s->snd.lock);
 		file_tell_place(f);
 		if (f->done == f->n)
 			return (ssize_t)f->done;

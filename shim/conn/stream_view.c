@@ -312,13 +312,9 @@ static void home_event_seen(struct stream *s, uint32_t events)
 
 void stream_home_event(struct stream *s, uint32_t events)
 {
-	if (stream_lock_soon(s)) {
-		home_event_seen(s, events);
-		stream_unlock(s);
-	} else {
-		atomic_fetch_or(&s->later.events, events);
-		atomic_fetch_or(&s->later.what, LATER_EVENTS);
-	}
+	stream_lock(s);
+	home_event_seen(s, events);
+	stream_unlock(s);
 	bg_look(s);
 }
 

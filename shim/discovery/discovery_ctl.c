@@ -136,8 +136,9 @@ static struct stream *find_stream(const struct link *l, const struct ctl_msg *m,
 
 	*why = REASON_NO_PEER_SHIM;
 	s = l->across ? across_find(m, why) : with_ends(&m->tuple);
-	if (!s || !lock_take_soon(&s->rcv.lock, 0))
+	if (!s)
 		return NULL;
+	lock_take(&s->rcv.lock);
 	*gen = atomic_load(&s->gen);
 	*why = bindable(s, l->path->kind);
 	lock_give(&s->rcv.lock);
@@ -511,6 +512,7 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 
 	if (s)
 		size = l->wire->large_peer(l, m->slot, m->epoch, m->off, m->index, &mem);
+
 	if (size == -ENOMEM)
 		no_room(s);
 	else if (size < 0)
@@ -547,7 +549,7 @@ static void end_links_of(uid_t uid)
 
 /* A record that may come now, on a slot that there is. *fd: what came with it, CTL_FD_LOST or -1;
  * -1 afterwards if it was kept. */
-void search_act_on(struct link *l, const struct ctl_msg *m, int *fd)
+static void act_on(struct link *l, const struct ctl_msg *m, int *fd)
 {
 	struct stream *s;
 
@@ -650,7 +652,7 @@ static bool one_record(struct link *l)
 		link_kill(l, REASON_PROTOCOL);
 		return false;
 	}
-	search_record(l, &m, &fd);
+	act_on(l, &m, &fd);
 	if (!rights_done(fd))
 		link_kill(l, REASON_PROTOCOL);
 	return l->ctl >= 0;

@@ -17,12 +17,6 @@
  * the other end, of a connection on this host. */
 struct identity;
 int search_ask(struct stream *s, struct link *l, const struct identity *end);
-/* ---- ctl_later.c ---- */
-/* A record that may come now, on a slot that there is: at once, or when its stream's locks can be
- * had. *fd: what came with it, CTL_FD_LOST or -1; -1 afterwards if it was kept. */
-void search_record(struct link *l, const struct ctl_msg *m, int *fd);
-void search_act_on(struct link *l, const struct ctl_msg *m, int *fd);	/* ... at once */
-
 /* a record without a socket */
 void search_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
 

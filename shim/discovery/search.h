@@ -45,8 +45,5 @@ void search_name_ready(uint32_t index);	/* somebody connects to the name of stre
 void search_pending_ready(uint32_t i);	/* a caller has spoken */
 uint64_t search_pending_expire(uint64_t now);	/* silent callers; when to come again */
 void search_callers_after_fork(void);
-/* Records that wait for a stream; when to come again. */
-uint64_t search_kept_work(uint64_t now);
-void search_kept_after_fork(void);
 
 #endif

@@ -101,7 +101,6 @@ static uint64_t turn(void)
 	uint64_t due = flush_links();
 
 	due = earlier(due, search_pending_expire(now_us()));
-	due = earlier(due, search_kept_work(now_us()));
 	due = earlier(due, net_expire(now_us()));
 	due = earlier(due, closer_work(now_us()));
 	due = earlier(due, rings_rest(now_us()));

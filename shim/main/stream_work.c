@@ -22,7 +22,6 @@
 #include "discovery/discovery_net.h"
 #include "discovery/search.h"
 #include "link/link.h"
-#include "process/children.h"
 
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
 static uint64_t watch_full(struct stream *s, uint64_t now)
@@ -398,7 +397,7 @@ static bool may_leave(struct stream *s, const struct link *l, uint64_t now, uint
 	return true;
 }
 
-static uint64_t work_shut(struct stream *s, uint64_t now)
+uint64_t stream_work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX;
 	struct link *l;
@@ -462,49 +461,13 @@ static uint64_t work_shut(struct stream *s, uint64_t now)
 	return stay ? due : 0;
 }
 
-/* What others have left. */
-static void work_later(struct stream *s)
-{
-	uint8_t what = atomic_exchange(&s->later.what, 0);
-
-	if (what & LATER_FORKED) {
-		stream_lock(s);
-		hold_end(s);
-		fork_recount(s);
-		stream_unlock(s);
-	}
-	if (what & LATER_EVENTS)
-		stream_home_event(s, atomic_exchange(&s->later.events, 0));
-	if (what & LATER_PATH_DEAD)
-		stream_path_dead(s);
-	if (what & LATER_FALLBACK)
-		stream_ask_fallback(s);
-}
-
-#define PUT_OFF_US 500		/* twice that each time */
-
-/* A page that a call waits for may never come: the other streams go on. */
-uint64_t stream_work(struct stream *s, uint64_t now)
-{
-	uint64_t due;
-
-	if (!stream_shut(s))
-		return now + (PUT_OFF_US << s->later.put_off);
-	if (atomic_load_explicit(&s->later.what, memory_order_relaxed))
-		work_later(s);
-	due = work_shut(s, now);
-	stream_open(s);
-	return due;
-}
-
 bool stream_credit_came(struct stream *s)
 {
 	bool came = false;
 
 	if (!glance_closing(s) || atomic_load(&s->mode) == MODE_FREE)
 		return false;
-	if (!lock_take_soon(&s->snd.lock, 0))
-		return false;
+	lock_take(&s->snd.lock);
 	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
 		struct link *l = atomic_load(&s->link);
 

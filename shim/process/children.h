@@ -13,7 +13,6 @@ void children_after_fork(void);
 /* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_fall_back() not
  * for good. fork.c */
 void fork_ask_fallback(struct stream *s);
-void fork_recount(struct stream *s);	/* both locks held */
 int fork_wait_fallback(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
 
 #endif

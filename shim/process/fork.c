@@ -9,8 +9,7 @@
  *
  * Order of locks at fork: none is held across it but the slab's and the ready lists' own; direction
  * locks are passed through once each, so that no step of the cut machine is half done in the
- * child's copy, and `forking` keeps a new one from starting. Whoever has one in the program's
- * memory is passed by.
+ * child's copy, and `forking` keeps a new one from starting.
  *
  * A child that runs none of our handlers (vfork, posix_spawn, system, popen) holds the socket:
  * the stream falls back first and the child's pid is in the holders, so that it stays there as
@@ -75,8 +74,7 @@ void fork_ask_fallback(struct stream *s)
 {
 	bool any;
 
-	if (!stream_lock_soon(s))
-		return;		/* whoever waits asks again */
+	stream_lock(s);
 	any = atomic_load(&s->link) && !on_tcp(s);
 	if (any) {
 		if (s->snd.cut.state != CUT_TX_TCP)
@@ -90,7 +88,7 @@ void fork_ask_fallback(struct stream *s)
 }
 
 /* The other holder's bytes are counted by TCP alone: start anew from TCP's. Both locks held. */
-void fork_recount(struct stream *s)
+static void recount(struct stream *s)
 {
 	if (on_tcp(s))
 		s->snd.synced = s->rcv.synced = 0;
@@ -100,11 +98,10 @@ static bool on_tcp_now(struct stream *s)
 {
 	bool fallback;
 
-	if (!stream_lock_soon(s))
-		return false;
+	stream_lock(s);
 	fallback = !atomic_load(&s->link) || (on_tcp(s) && !stream_arriving(s)) ||
 	       atomic_load(&s->peer_gone);
-	fork_recount(s);
+	recount(s);
 	stream_unlock(s);
 	return fallback;
 }
@@ -383,15 +380,9 @@ extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 #define STDIO(what) do { if (_IO_list_##what) _IO_list_##what(); } while (0)
 
-/* All calls together that copy to or from the program's memory are waited for no longer. They do
- * no step of the machine before or in a copy, and it is not cut again before what is left undone
- * here has been done (stream_work()). */
-#define COPIES_NS 20000000
-
 void shim_fork_prepare(void)
 {
 	uint32_t n = streams_top();
-	uint64_t end;
 
 	prepared = atomic_load(&handlers_on) && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
 	if (!prepared)
@@ -399,7 +390,6 @@ void shim_fork_prepare(void)
 	ready_unpark_all(true);
 	if (atomic_load(&asked) < 0 && atomic_load(&links_top))
 		make_asked();
-	end = now_ns() + COPIES_NS;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 		struct holders *c;
@@ -414,14 +404,10 @@ void shim_fork_prepare(void)
 		} else {
 			atomic_store(&s->earn.stopped, REASON_SHARED);
 		}
-		if (stream_try_lock(s) || stream_lock_by(s, end)) {
-			hold_end(s);
-			fork_recount(s);
-			stream_unlock(s);
-		} else {
-			atomic_fetch_or(&s->later.what, LATER_FORKED);
-			bg_look(s);
-		}
+		stream_lock(s);
+		hold_end(s);
+		recount(s);
+		stream_unlock(s);
 	}
 	holders_close();
 	STDIO(lock);
@@ -479,7 +465,6 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->rcv.lock.v, 0);
 	atomic_store(&s->snd.lock.v, 0);
 	atomic_store(&s->reg.lock.v, 0);
-	s->later = (struct later){ 0 };
 	atomic_store(&s->link, NULL);
 	if (s->search.fd >= 0)
 		fd_internal_close(s->search.fd);
@@ -519,15 +504,6 @@ static void child_stream(struct stream *s)
 		stat_row_publish(s->row);
 		stat_row_reason(stream_row(s), REASON_SHARED);
 	}
-}
-
-/* The background thread was about to be done with it. Its page may have gone, and stays away. */
-static void free_stream(struct stream *s)
-{
-	if (atomic_load(&s->rcv.lock.v))
-		atomic_store(&s->rcv.lock.v, 0);
-	if (atomic_load(&s->snd.lock.v))
-		atomic_store(&s->snd.lock.v, 0);
 }
 
 static void child_closes(struct stream *s, int fd) { stream_close(s, fd); }
@@ -582,7 +558,6 @@ void shim_fork_child(void)
 	children_after_fork();
 	search_after_fork();
 	search_callers_after_fork();
-	search_kept_after_fork();
 	paths_after_fork();
 	links_after_fork();
 	closer_after_fork();
@@ -592,8 +567,6 @@ void shim_fork_child(void)
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
 			child_stream(stream_at(i));
-		else
-			free_stream(stream_at(i));
 	fdtab_after_fork_last(child_closes);
 	signals_after_fork();
 }

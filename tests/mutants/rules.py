@@ -113,15 +113,11 @@ MUTANTS = [
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh unproven", 1),
     ("GONE_FD", "shim/conn/stream_recv.c",
      "		if (!stream_still_named(s, gen, &fd)) {\n"
-     "			lock_give_mem(&s->rcv.lock);\n			return done ? "
+     "			lock_give(&s->rcv.lock);\n			return done ? "
      "(ssize_t)done : -EBADF;\n		}\n		/* what comes next",
      "		(void)gen;\n		/* what comes next",
      "a call that slept goes on with an fd that is another file by now",
      "SHIM=build/librdmashim.so bash tests/snippets/run.sh threads", 1),
-    ("MEM_LOCK", "shim/base/lock.c",
-     "if (v & LOCK_MEM && now >= end_ns) {", "if (0) {",
-     "forks and the background thread wait for a copy whose page never comes",
-     "SHIM=build/librdmashim.so B=build bash tests/hostile/absent.sh fast 'send 60000'", 1),
     ("READ_IN_HANDLER", "shim/conn/stream_recv.c",
      "if (done && signals_since(call.mark)) {", "if (0) {",
      "a call goes on behind bytes that a handler has read",

@@ -4,8 +4,7 @@
 # sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its completions),
 # recovery.pml (its loss), fork.pml and lend.pml (streams that processes share), nested.pml (an
 # epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
-# and our threads at a child that libc does not make), mem.pml (a lock whose owner waits for the
-# program's memory), device.pml (blocks that are taken from a
+# and our threads at a child that libc does not make), device.pml (blocks that are taken from a
 # device's snapshot), room.pml (programs that send before they read), zerocopy.pml (blocks that are
 # read by RDMA), learn.pml and meet.pml (ends in two network namespaces). --large adds larger forms
 # of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
@@ -252,18 +251,7 @@ queue broken "the wait for one that ends"        "-DBREAK_END"     "$S" ""
 queue broken "the look after it is said to begin" "-DBREAK_LOOK"   "$S" ""
 queue broken "the look after it is said to end"  "-DBREAK_ENDS"    "$S" ""
 
-model="${model%birth.pml}mem.pml"
-queue check "a lock and the program's memory"    ""                "$S" ""
-queue check "a lock, also for a short stretch"   "-DSHORT"         "$S" ""
-queue broken "shutting it to who copies"         "-DBREAK_SHUT"    "$S" ""
-queue broken "giving it and not opening it"      "-DBREAK_GIVE"    "$S" ""
-queue broken "what its owner is"                 "-DBREAK_KIND"    "$S" ""
-queue broken "what it is taken back as"          "-DBREAK_BACK"    "$S" ""
-queue broken "the ring of who opens it"          "-DBREAK_OPEN"    "$S" ""
-queue broken "the ring that who leaves passes on" "-DBREAK_LEAVE"  "$S" ""
-queue broken "a fork's word for later"           "-DBREAK_WORD"    "$S" ""
-
-model="${model%mem.pml}room.pml"
+model="${model%birth.pml}room.pml"
 queue check "both send first"        "-DTWO" "$S" ""
 queue check "a circle of three"      ""      "$S" ""
 queue broken "the time of a full ring"           "-DBREAK_LIMIT"   "$S" ""

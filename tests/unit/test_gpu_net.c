@@ -33,7 +33,7 @@ _Atomic unsigned gpu_reading;
 _Atomic bool gpu_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 void critical_done(void) {}
-void lock_slow(struct lock *l, uint32_t as) { (void)l; (void)as; ck_abort_msg("locked twice"); }
+void lock_slow(struct lock *l) { (void)l; ck_abort_msg("locked twice"); }
 bool gpu_lock_soon(void)
 {
 	lock_take(&gpu_lock);

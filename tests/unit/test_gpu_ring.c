@@ -36,7 +36,7 @@ static bool alone = true;	/* nobody has pages pinned */
 static bool much_written;
 
 void critical_done(void) {}
-void lock_slow(struct lock *l, uint32_t as) { (void)l; (void)as; }
+void lock_slow(struct lock *l) { (void)l; }
 bool gpu_expected(uintptr_t lo, size_t n, int site)
 {
 	(void)lo, (void)n, (void)site;

@@ -449,8 +449,7 @@ START_TEST(in_hand)
 	while (!atomic_load(&there))
 		sched_yield();
 	pthread_create(&t[1], NULL, looks_once, (void *)1);
-	while (!(atomic_load(&of(ep[0])->taking.v) & LOCK_SLEEPS) &&
-	       atomic_load(&seen_by[1]) < 0)
+	while (atomic_load(&of(ep[0])->taking.v) != 2 && atomic_load(&seen_by[1]) < 0)
 		sched_yield();
 	ck_assert_int_eq(seen_by[1], -1);
 	atomic_store(&go, true);

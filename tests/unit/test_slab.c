@@ -287,7 +287,7 @@ static void waited_for(void *pages, size_t n)
 		return;
 	gone++;
 	pthread_create(&waiter, NULL, waits_for, NULL);
-	while (!atomic_load(&lock_sleepers) || !(atomic_load(&victim->snd.lock.v) & LOCK_SLEEPS))
+	while (!atomic_load(&lock_sleepers) || atomic_load(&victim->snd.lock.v) != 2)
 		sched_yield();
 }
 
