@@ -3,7 +3,6 @@
  */
 #include "conn/stream_life.h"
 
-
 void stream_lock(struct stream *s)
 {
 	lock_take(&s->rcv.lock);
