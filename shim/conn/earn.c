@@ -54,8 +54,6 @@
 static _Atomic uint64_t known[PLACES];		/* key << 32, and what is known */
 static _Atomic uint64_t changed[PLACES / 64];	/* those that the others have not been told yet */
 static _Atomic bool untold;			/* there are such */
-static _Atomic bool any_good;	/* a place of this program may be one to upgrade at once: else none
-				 * is asked for, which is a system call for each connection */
 
 static struct {
 	struct lock lock;
@@ -128,31 +126,6 @@ static uint32_t place_of(const struct stream *s)
 	return hashed(&t, server);
 }
 
-/* So much of the program stands in the word, never 0: an older library writes that. */
-static uint64_t program_tag(void)
-{
-	uint32_t h = program_hash();
-
-	h = (h ^ h >> 8 ^ h >> 16 ^ h >> 24) & 0xff;
-	return h ? h : 1;
-}
-
-static bool good_for(uint64_t word, uint64_t tag)
-{
-	return (word >> 8 & 0xff) >= EARLY && !(word & 0xff) &&
-	       ((word >> 24 & 0xff) == tag || !(word >> 24 & 0xff));
-}
-
-static void look_for_good(void)
-{
-	uint64_t tag = program_tag();
-	bool any = false;
-
-	for (unsigned i = 0; i < PLACES && !any; i++)
-		any = good_for(atomic_load_explicit(&known[i], memory_order_relaxed), tag);
-	atomic_store_explicit(&any_good, any, memory_order_relaxed);
-}
-
 static unsigned entry(uint32_t place) { return place / 4 % PLACES; }
 
 /* shared.lock is held. Who has become another user, or has moved to another root directory, neither
@@ -172,7 +145,6 @@ static void exchange(void)
 			if (!(atomic_load(&changed[i / 64]) >> i % 64 & 1))
 				atomic_store_explicit(&known[i], shared.words[i],
 						      memory_order_relaxed);
-		look_for_good();
 		atomic_store(&shared.on, true);
 	}
 	errno = err;
@@ -225,11 +197,8 @@ static struct known known_of(uint32_t place)
 
 static void know(uint32_t place, struct known k)
 {
-	uint64_t tag = program_tag();
-	uint64_t e = (uint64_t)place << 32 | tag << 24 | k.size << 16 | k.good << 8 | k.points;
+	uint64_t e = (uint64_t)place << 32 | k.size << 16 | k.good << 8 | k.points;
 
-	if (good_for(e, tag))
-		atomic_store_explicit(&any_good, true, memory_order_relaxed);
 	if (atomic_exchange_explicit(&known[entry(place)], e, memory_order_relaxed) != e)
 		note_change(place);
 }
@@ -247,8 +216,7 @@ bool earn_early(struct stream *s)
 	struct known k;
 	uint32_t place;
 
-	if (!atomic_load_explicit(&any_good, memory_order_relaxed) || s->earn.looked_up ||
-	    s->earn.place || !t->earn_lifetime || !t->earn_share ||
+	if (s->earn.looked_up || s->earn.place || !t->earn_lifetime || !t->earn_share ||
 	    !t->earn_bytes || !t->earn_rounds ||
 	    !atomic_load_explicit(&shared.on, memory_order_relaxed))
 		return false;

@@ -443,31 +443,6 @@ START_TEST(nobody_there)
 }
 END_TEST
 
-/* Where no place of this program is good, none is asked for, whatever those of others are. */
-START_TEST(good_for_others)
-{
-	static const char *const programs[] = { "one", "two" };
-
-	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 4), 16);
-	for (int i = 0; i < 2; i++) {
-		int status;
-
-		strcpy(shim_program, programs[i]);
-		if (!fork()) {
-			struct end *e;
-
-			earn_share_begin();
-			e = make(other, ROLE_SERVER);
-			_exit(earn_early(&e->s) ? 2 : e->s.earn.looked_up);
-		}
-		wait(&status);
-		ck_assert(WIFEXITED(status));
-		ck_assert_int_eq(WEXITSTATUS(status), !i);
-	}
-	strcpy(shim_program, "one");
-}
-END_TEST
-
 /* The other end always asks first, because it knows the place: so this one learns it, too, if they
  * move much. */
 START_TEST(asked_for_much)
@@ -683,7 +658,6 @@ int main(void)
 	tcase_add_loop_test(t, known_to_all, 0, 2);
 	tcase_add_test(t, become_short);
 	tcase_add_test(t, nobody_there);
-	tcase_add_test(t, good_for_others);
 	tcase_add_loop_test(t, asked_for_much, 0, 2);
 	tcase_add_test(t, short_cost_nothing);
 	tcase_add_test(t, strange_files);
