@@ -21,10 +21,9 @@
  * read when the process has its first socket, and whenever it has learned something itself; what
  * that says wrongly costs a search, or makes a connection earn later.
  *
- * Where EARLY connections more lived on by a fast path than ended, four for one, the next ones are
- * upgraded at once: at accept(), connect(), or their first byte. They are judged as if they had
- * earned by as much as the last one that had. One whose other end was not found counts as one that
- * ended: to ask at once was in vain.
+ * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at
+ * once: at accept(), connect(), or their first byte. They are judged as if they had earned by as
+ * much as the last one that had.
  *
  * Locks: `shared.lock`, a leaf but for fd_number_lock(); only ever tried. Files are used with no
  * lock of a stream held.
@@ -227,7 +226,7 @@ bool earn_early(struct stream *s)
 		return false;
 	s->earn.place = place;
 	s->earn.with = 1ull << k.size;
-	s->earn.firm = s->earn.early = 1;
+	s->earn.firm = 1;
 	stat_row_event(s->row, EVENT_PLACE, k.good);
 	return true;
 }
@@ -246,8 +245,7 @@ static bool note(struct stream *s, uint64_t bytes)
 	return true;
 }
 
-/* fast: bytes of it went by a fast path. */
-static void judge(struct stream *s, bool lived, bool fast)
+static void judge(struct stream *s, bool lived)
 {
 	struct known k = known_of(s->earn.place);
 
@@ -255,25 +253,14 @@ static void judge(struct stream *s, bool lived, bool fast)
 		return;
 	s->earn.judged = 1;
 	k.points = lived ? k.points - at_most(LIVED, k.points) : at_most(k.points + ENDED, POINTS);
-	if (!lived || (s->earn.early && !fast)) {
+	if (!lived) {
 		k.good -= at_most(LIVED, k.good);
-	} else if (s->earn.firm && fast) {
+	} else if (s->earn.firm) {	/* one that was only asked for had not earned: that it
+					 * went on says little */
 		k.good = at_most(k.good + 1, GOOD);
 		k.size = 63 - (uint32_t)__builtin_clzll(s->earn.with);
 	}
 	know(s->earn.place, k);
-}
-
-/* One that was only asked for had not earned, and that it went on says little, unless it went on
- * for so long that it would have. */
-static void would_have_earned(struct stream *s, uint64_t all)
-{
-	uint64_t bytes = shim_tunables()->earn_bytes;
-
-	if (s->earn.firm || !bytes || all / EARN_MUCH < bytes)
-		return;
-	s->earn.with = bytes;
-	s->earn.firm = 1;
 }
 
 /* turn: who moves them, 1 we. */
@@ -306,7 +293,7 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	if (s->earn.searched && !over(s, more, times(s->earn.searched)))
 		return;
 	if (late && !more) {
-		judge(s, true, false);
+		judge(s, true);
 		earn_tell();
 	}
 	stream_earned(s);
@@ -344,7 +331,7 @@ bool earn_again(struct stream *s)
 
 void earn_over(struct stream *s)
 {
-	uint64_t all = 0, plain;
+	uint64_t all = 0;
 
 	/* all that have no row share that one */
 	if (!s->earn.place || s->row == stat_row_none())
@@ -352,15 +339,12 @@ void earn_over(struct stream *s)
 	for (int i = 0; i < PATH_KINDS; i++)
 		all += atomic_load_explicit(&s->row->tx_bytes[i], memory_order_relaxed) +
 		       atomic_load_explicit(&s->row->rx_bytes[i], memory_order_relaxed);
-	plain = atomic_load_explicit(&s->row->tx_bytes[PATH_TCP], memory_order_relaxed) +
-		atomic_load_explicit(&s->row->rx_bytes[PATH_TCP], memory_order_relaxed);
-	would_have_earned(s, all);
-	judge(s, all / EARN_MUCH >= s->earn.with, all > plain);
+	judge(s, all / EARN_MUCH >= s->earn.with);
 }
 
 void earn_anew(struct stream *s)
 {
 	s->earn.bytes = s->earn.rounds = 0;
 	s->earn.place = 0;
-	s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = s->earn.early = 0;
+	s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
 }

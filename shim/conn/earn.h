@@ -22,7 +22,6 @@ struct earn {
 	uint64_t with;		/* bytes that it had moved then */
 	uint8_t firm;		/* `with` is what it, or one like it, had when it earned */
 	uint8_t looked_up;	/* its place was */
-	uint8_t early;		/* ... and said: at once */
 	uint8_t judged;		/* it is known whether it lived on */
 	uint8_t searched;	/* nobody was found, so often: again when it has moved much more */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */

@@ -184,8 +184,7 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->fallback.crowded, 0);
 	s->rcv.end_at = RING_NO_FINAL;
 	s->earn.bytes = s->earn.rounds = s->earn.place = 0;
-	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up =
-		s->earn.early = 0;
+	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
 	s->search.connect_us = s->search.syn_by_us = 0;
 	s->search.waits = 0;
 	s->learn = (struct learn){ .tries = 0 };

@@ -232,9 +232,7 @@ void search_start(struct stream *s)
 		return;
 	s->search.unmarked = end.unmarked && !far;
 	s->search.marked = end.marked && !far;
-	/* it takes long, or is for nothing; but where a place is known the other end's mark may
-	 * only come a little later than we look */
-	if (far || (s->search.unmarked && !s->earn.early))
+	if (far || s->search.unmarked)		/* it takes long, or is for nothing */
 		hold_over(s);
 	if (far) {
 		r = path == PATH_TCP ? (int)elsewhere(s, across) : net_possible(s);

@@ -407,61 +407,6 @@ START_TEST(known_to_all)
 }
 END_TEST
 
-/* Connections of which nothing went by a fast path: bytes each, of TCP alone, by a process of its
- * own. How many were upgraded at once. */
-static unsigned found_nobody(int l, unsigned times)
-{
-	unsigned early = 0;
-	int status;
-
-	if (!fork()) {
-		earn_share_begin();
-		while (times--) {
-			struct end *e = make(l, ROLE_SERVER);
-
-			early += earn_early(&e->s);
-			turns(e, 16);
-			atomic_fetch_add(&e->row.tx_bytes[PATH_TCP], 1000000);
-			end(e);
-		}
-		_exit((int)early);
-	}
-	wait(&status);
-	ck_assert(WIFEXITED(status));
-	return (unsigned)WEXITSTATUS(status);
-}
-
-/* That connections live on is no reason to upgrade at once where nobody is found; and where others
- * were found it ends soon. */
-START_TEST(nobody_there)
-{
-	ck_assert_uint_eq(found_nobody(one, 20), 0);
-	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 4), 16);
-	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 40), 1);
-	ck_assert_uint_eq(found_nobody(one, 20), 3);
-	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 1), 16);
-}
-END_TEST
-
-/* The other end always asks first, because it knows the place: so this one learns it, too, if they
- * move much. */
-START_TEST(asked_for_much)
-{
-	for (int i = 0; i < 4; i++) {
-		struct end *e = make(one, ROLE_CLIENT);
-
-		earn_share_begin();
-		ck_assert(!earn_early(&e->s));
-		earn_moved(&e->s, 256, 1);
-		earn_asked(&e->s);
-		atomic_store(&e->s.upgrade, 1);
-		atomic_fetch_add(&e->row.rx_bytes[PATH_SHM], _i ? 16 * 65536 : 65536);
-		end(e);
-	}
-	ck_assert_uint_eq(by_another(one, ROLE_CLIENT, 1000, 1), _i ? 1 : 16);
-}
-END_TEST
-
 /* A place whose connections become short is searched for a few times more, and then it is wary,
  * as all short ones are. */
 START_TEST(become_short)
@@ -657,8 +602,6 @@ int main(void)
 	tcase_add_checked_fixture(t, begin_shared, end_shared);
 	tcase_add_loop_test(t, known_to_all, 0, 2);
 	tcase_add_test(t, become_short);
-	tcase_add_test(t, nobody_there);
-	tcase_add_loop_test(t, asked_for_much, 0, 2);
 	tcase_add_test(t, short_cost_nothing);
 	tcase_add_test(t, strange_files);
 	tcase_add_test(t, lies);
