@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "stat_int.h"
 
@@ -40,6 +41,9 @@ static _Atomic uint32_t free_n;
 static _Atomic uint64_t there[PAGES / 64 + 1];	/* a bit for each page */
 static _Atomic uint32_t there_n, freed_n;	/* freed_n: since the last look */
 static _Atomic bool looking;
+/* At the last look: pages that it left, and rows in use. Before there are many more of those, or
+ * only half of these, another would find what it found. */
+static _Atomic uint32_t left_n, left_used;
 static uint64_t is_free[STAT_ROWS / 64];	/* for who looks */
 
 void stat_rows_reset(void)
@@ -52,6 +56,8 @@ void stat_rows_reset(void)
 	atomic_store(&there_n, 0);
 	atomic_store(&freed_n, 0);
 	atomic_store(&looking, false);
+	atomic_store(&left_n, 0);
+	atomic_store(&left_used, 0);
 }
 
 /* ---- the stack ---- */
@@ -270,6 +276,19 @@ static void put_back(uint64_t top, uint32_t most)
 		;
 }
 
+static bool worth_a_look(uint32_t used)
+{
+	uint32_t n = atomic_load_explicit(&there_n, memory_order_relaxed);
+
+	if (n < KEPT + used * EACH / PAGE * 2 ||
+	    atomic_load_explicit(&freed_n, memory_order_relaxed) < OFTEN)
+		return false;
+	if (n < atomic_load_explicit(&left_n, memory_order_relaxed) + KEPT &&
+	    used > atomic_load_explicit(&left_used, memory_order_relaxed) / 2)
+		return false;
+	return sysconf(_SC_PAGESIZE) == PAGE;	/* a larger one has others' rows, too */
+}
+
 void stat_trim(void)
 {
 	struct stat_header *h = stat_self();
@@ -278,15 +297,15 @@ void stat_trim(void)
 	int saved = errno;
 	uint64_t top;
 
-	if (atomic_load_explicit(&there_n, memory_order_relaxed) < KEPT + used * EACH / PAGE * 2 ||
-	    atomic_load_explicit(&freed_n, memory_order_relaxed) < OFTEN ||
-	    atomic_exchange(&looking, true))
+	if (!worth_a_look(used) || atomic_exchange(&looking, true))
 		return;
 	atomic_store_explicit(&freed_n, 0, memory_order_relaxed);
 	top = take_all();
 	put_back(top, RESERVE);
 	look(h, atomic_load_explicit(&rows_next, memory_order_relaxed));
 	put_back(top, STAT_ROWS);
+	atomic_store(&left_n, atomic_load(&there_n));
+	atomic_store(&left_used, used);
 	atomic_store(&looking, false);
 	errno = saved;
 }

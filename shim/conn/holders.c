@@ -191,8 +191,9 @@ static void place_given_back(uint32_t i)
 		return;
 	/* in one step of the kernel's, and one mapping with its neighbours: mremap(2) would keep
 	 * them apart */
-	mmap(place_at(i), page_bytes(), PROT_READ | PROT_WRITE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	if (mmap(place_at(i), page_bytes(), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return;		/* an old kernel may have left a hole: never used again */
 	atomic_fetch_sub(&users[i], 1);
 }
 

@@ -12,6 +12,7 @@
  */
 #include <sys/mman.h>
 
+#include "arch/arch.h"
 #include "base/shim.h"
 #include "conn/holders.h"
 #include "conn/stream_life.h"
@@ -283,8 +284,9 @@ static bool too_many_free(void)
 {
 	uint32_t most = used_n > FREE_MOST ? used_n : FREE_MOST;
 
-	return free_n > most && free_n > left_n + FREE_MOST / 4 && shim_on &&
-	       !atomic_load(&lock_sleepers);
+	/* a larger page has others' streams, too */
+	return arch_page() == PAGE && free_n > most && free_n > left_n + FREE_MOST / 4 &&
+	       shim_on && !atomic_load(&lock_sleepers);
 }
 
 /* To the slab. The caller has counted `gen` up. */
