@@ -29,12 +29,26 @@ struct file {
 	int fd;
 	bool own_place;		/* the file's own, which is moved by what was sent */
 	bool absent;		/* the next bytes are to be fetched */
-	bool in_memory;		/* all of it, whatever is asked for */
+	enum {
+		IF_THERE,	/* RWF_NOWAIT says whether its bytes are in memory */
+		UNKNOWN,	/* it knows no RWF_NOWAIT */
+		FETCHED,	/* ... and is no file of memory: what comes next is fetched */
+		OF_MEMORY,	/* ... and is one: nobody has to bring its bytes, but from swap */
+	} way;
 	int64_t at, told;	/* the next one's place; where the file's own is */
 	size_t n, done;
 	uint32_t from, held;	/* fetched: of part[] */
 	_Alignas(512) char part[FILE_PART];	/* as a file that is read past the cache needs */
 };
+
+/* Its file system may have to ask somebody. */
+static bool is_of_memory(int fd)
+{
+	struct statfs fs;
+
+	return sys(SYS_fstatfs, fd, &fs) >= 0 &&
+	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
+}
 
 /* Without the lock. Count, 0 = end of file, -errno. */
 static long file_fetch(struct file *f)
@@ -42,6 +56,8 @@ static long file_fetch(struct file *f)
 	size_t left = f->n - f->done;
 	long r = sys(SYS_pread64, f->fd, f->part, left < FILE_PART ? left : FILE_PART, f->at);
 
+	if (f->way == UNKNOWN)
+		f->way = is_of_memory(f->fd) ? OF_MEMORY : FETCHED;
 	f->absent = false;
 	f->from = 0;
 	f->held = r > 0 ? (uint32_t)r : 0;
@@ -62,27 +78,20 @@ static void file_tell_place(struct file *f)
 	f->told = f->at;
 }
 
-/* Files of memory have no RWF_NOWAIT: nobody has to bring their bytes, unless from swap. */
-static bool is_of_memory(int fd)
-{
-	struct statfs fs;
-
-	return sys(SYS_fstatfs, fd, &fs) >= 0 &&
-	       ((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == RAMFS_MAGIC);
-}
-
 /* What is in memory. */
 static long file_read(struct file *f, char *to, size_t n)
 {
 	struct iovec v = { to, n };
-	long r = -EOPNOTSUPP;
+	long r;
 
-	if (!f->in_memory)
-		r = sys(SYS_preadv2, f->fd, &v, 1, f->at, 0, RWF_NOWAIT);
-	if (r != -EOPNOTSUPP || (!f->in_memory && !is_of_memory(f->fd)))
-		return r;
-	f->in_memory = true;
-	return sys(SYS_pread64, f->fd, to, n, f->at);
+	if (f->way == OF_MEMORY)
+		return sys(SYS_pread64, f->fd, to, n, f->at);
+	if (f->way != IF_THERE)
+		return -EAGAIN;
+	r = sys(SYS_preadv2, f->fd, &v, 1, f->at, 0, RWF_NOWAIT);
+	if (r == -EOPNOTSUPP)
+		f->way = UNKNOWN;
+	return r;
 }
 
 /* Up to n bytes to `to`. Count, or -EAGAIN: they are absent, or there are none. */
@@ -310,7 +319,8 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		return sys(SYS_sendfile, fd, in_fd, off, 0);
 	f.fd = in_fd;
 	f.own_place = !off;
-	f.absent = f.in_memory = false;
+	f.absent = false;
+	f.way = IF_THERE;
 	f.told = f.at;
 	f.n = n < 0x7ffff000 ? n : 0x7ffff000;
 	f.done = f.from = f.held = 0;
