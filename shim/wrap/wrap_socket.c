@@ -343,6 +343,13 @@ static int kernels_option(struct stream *s, uint32_t gen, int fd, int level, int
 	return r;
 }
 
+/* Of those of delay_option() the kernel looks at so much, if there is. SO_MAX_PACING_RATE may be an
+ * unsigned long. */
+static socklen_t option_size(int level, socklen_t len)
+{
+	return level == SOL_SOCKET && len >= sizeof(uint64_t) ? sizeof(uint64_t) : sizeof(int);
+}
+
 int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	uint32_t gen;
@@ -362,8 +369,8 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
 	/* no lock is held while the kernel touches the program's memory */
-	n = len == sizeof(word) ? len : sizeof(int);
-	own = delay_option(level, name) && len >= n && !usermem_bad(val, n, false);
+	n = option_size(level, len);
+	own = delay_option(level, name) && (int)len >= (int)n && !usermem_bad(val, n, false);
 	if (own) {
 		val = memcpy(&word, val, n);
 		len = n;
@@ -411,7 +418,8 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	}
 	if (!delay_option(level, name) || usermem_bad(len, sizeof(*len), true) || (int)*len < 0)
 		return REAL(getsockopt)(fd, level, name, val, len);
-	n = *len < sizeof(word) ? *len : sizeof(word);
+	n = option_size(level, *len);
+	n = *len < n ? *len : n;
 	if (n && usermem_bad(val, n, true))
 		return REAL(getsockopt)(fd, level, name, val, len);
 	delay_hold(s, level, name);
