@@ -26,6 +26,9 @@
 #define NAMES 256	/* of one */
 
 static int file = -1;
+static dev_t file_dev;
+static ino_t file_ino;
+static bool none_to_be_had;	/* asked for once */
 static uint32_t in_file;	/* which one */
 static uint32_t count;
 static uint8_t names[NAMES][ACROSS_NAME];
@@ -121,22 +124,48 @@ static bool take_file(int dir)
 	swept = true;
 	for (uint32_t i = 0; i < FILES && file < 0; i++) {
 		int fd = open_one(dir, i, O_CREAT);
+		struct stat st;
 
 		if (fd >= 0)
 			sweep(dir, fd);
-		if (fd >= 0 && !sys(SYS_ftruncate, fd, 0l))
+		if (fd >= 0 && !sys(SYS_ftruncate, fd, 0l) && !sys(SYS_fstat, fd, &st)) {
+			file_dev = st.st_dev;
+			file_ino = st.st_ino;
 			file = fd_internal_keep(fd);
-		else if (fd >= 0)
+		} else if (fd >= 0) {
 			fd_internal_close(fd);
+		}
 		in_file = i;
 	}
+	none_to_be_had = file < 0;
 	return file >= 0;
+}
+
+/* False: the program has closed the number without us, and it may be a file of its own. */
+static bool still_ours(void)
+{
+	struct stat st;
+
+	return file >= 0 && !sys(SYS_fstat, file, &st) && st.st_dev == file_dev &&
+	       st.st_ino == file_ino;
+}
+
+static void forget(void)
+{
+	if (still_ours())
+		fd_internal_close(file);
+	file = -1;
+	count = 0;
+	memset(used, 0, sizeof(used));
 }
 
 static void write_down(uint32_t i, const uint8_t name[ACROSS_NAME])
 {
 	memcpy(names[i], name, ACROSS_NAME);
-	sys(SYS_pwrite64, file, names[i], (long)ACROSS_NAME, (long)i * ACROSS_NAME);
+	if (still_ours())
+		sys(SYS_pwrite64, file, names[i], (long)ACROSS_NAME, (long)i * ACROSS_NAME);
+	else
+		forget();
 }
 
 void across_left_add(int dir, const uint8_t name[ACROSS_NAME])
@@ -144,7 +173,7 @@ void across_left_add(int dir, const uint8_t name[ACROSS_NAME])
 	const bool *place = memchr(used, 0, sizeof(used));
 	uint32_t i;
 
-	if (!place || (file < 0 && !take_file(dir)))
+	if (!place || none_to_be_had || (file < 0 && !take_file(dir)))
 		return;
 	i = (uint32_t)(place - used);
 	used[i] = true;
@@ -159,22 +188,18 @@ void across_left_remove(int dir, const uint8_t name[ACROSS_NAME])
 	for (uint32_t i = 0; i < NAMES && count; i++) {
 		if (!used[i] || memcmp(names[i], name, ACROSS_NAME) != 0)
 			continue;
-		used[i] = false;
 		write_down(i, none);
-		if (--count)
+		used[i] = false;
+		if (!count || --count)
 			return;
 		take_away(dir, in_file);	/* first: who gets the lock finds it gone */
-		fd_internal_close(file);
-		file = -1;
+		forget();
 		return;
 	}
 }
 
 void across_left_after_fork(void)
 {
-	if (file >= 0)
-		fd_internal_close(file);
-	file = -1;
-	count = 0;
-	memset(used, 0, sizeof(used));
+	forget();
+	none_to_be_had = false;
 }
