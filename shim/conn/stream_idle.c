@@ -29,7 +29,8 @@
 #define AT_ONCE    32		/* rings given back, until others have their turn */
 #define SMALL      (4ul << 20)	/* so much is had without asking how much there is */
 #define SHARE      4
-#define RESERVE    8		/* that part of all there is stays for others */
+#define RESERVE    8		/* that part of all there is stays for others, at most ... */
+#define RESERVE_MOST (1ull << 30)	/* ... this, as huge pages are not left, either */
 #define AT_A_TIME  4		/* that part of what is left is had until we look again: other
 				 * processes see the same */
 #define LIMIT_US   1000000	/* it is asked for again when more is had, or it does not suffice */
@@ -86,11 +87,12 @@ static bool reserve(uint64_t more)
 /* A share of what there is, and of what nobody has yet. 0: not known. */
 static uint64_t share(void)
 {
-	uint64_t all = memory_limit(), left = memory_left(), spare;
+	uint64_t all = memory_limit(), left = memory_left(), spare, others;
 
 	if (left == UINT64_MAX || !all)
 		return all / SHARE;
-	spare = left > all / RESERVE ? left - all / RESERVE : 0;
+	others = all / RESERVE < RESERVE_MOST ? all / RESERVE : RESERVE_MOST;
+	spare = left > others ? left - others : 0;
 	spare = atomic_load(&held_bytes) + spare / AT_A_TIME;
 	spare = spare > SMALL ? spare : SMALL;
 	return spare < all / SHARE ? spare : all / SHARE;
