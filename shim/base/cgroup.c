@@ -1,5 +1,5 @@
 /*
- * cgroup.c - see memory_limit.h.
+ * cgroup.c - see cgroup.h.
  *
  * A container sees its own group at the top of /sys/fs/cgroup, whatever /proc/self/cgroup calls
  * it (cgroups(7)), so all groups from the named one upwards are asked, and those that are not

@@ -81,7 +81,8 @@ struct direct {
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
  * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
-/* waits: for room, too */
+/* The same for a block of which a snapshot on a device is held, which this releases. waits: for
+ * room, too */
 ssize_t direct_send_device(struct stream *s, const void *p, struct gpu_ref *ref, bool waits);
 /* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is
  * nothing), or -EIO: the bytes are lost. rcv.lock held, ring empty. */

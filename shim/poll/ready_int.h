@@ -11,7 +11,8 @@
  * into or taken out of a stream's list only with both held; everything else of an item and of an
  * instance is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't
  * block (epoll_ctl), and e->epfd is open, because ready_epoll_forget_fd() takes the lock before
- * the kernel's close. Both structs are type-stable: freed ones are reused, never unmapped.
+ * the kernel's close. Freed instances are reused, never unmapped. Of items the memory goes, too:
+ * none is looked at but under the lock of its instance, or of its stream.
  */
 #ifndef RDMASHIM_READY_INT_H
 #define RDMASHIM_READY_INT_H
