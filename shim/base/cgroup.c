@@ -102,21 +102,18 @@ static uint64_t limit_of(const char *mount, const char *name, const char *file, 
 }
 
 /* What is limited, as version 1 calls its controller and file, and version 2 its file. A value that
- * is not a number, or is -1, is no limit. Where `used` is known: what is left of it. */
+ * is not a number, or is -1, is no limit. And how much of it is used, where somebody asks. */
 struct limited {
 	const char *controller, *mount, *file, *file_v2, *used, *used_v2;
 };
 static const struct limited memory = { "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-				       "memory.max", NULL, NULL };
-static const struct limited memory_now = { "memory", "/sys/fs/cgroup/memory",
-					   "memory.limit_in_bytes", "memory.max",
-					   "memory.usage_in_bytes", "memory.current" };
+				       "memory.max", "memory.usage_in_bytes", "memory.current" };
 static const struct limited cpu = { "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "cpu.max",
 				    NULL, NULL };
 
 /* A line of /proc/self/cgroup: number, controllers and name of the group, of version 2 no
- * controllers. */
-static uint64_t limit_by(char *line, const struct limited *what)
+ * controllers. `left`: what is left of the limit. */
+static uint64_t limit_by(char *line, const struct limited *what, bool left)
 {
 	char *kinds = strchr(line, ':'), *name = kinds ? strchr(kinds + 1, ':') : NULL;
 
@@ -124,21 +121,23 @@ static uint64_t limit_by(char *line, const struct limited *what)
 		return UNLIMITED;
 	*kinds++ = *name++ = '\0';
 	if (!*kinds)
-		return limit_of("/sys/fs/cgroup", name, what->file_v2, what->used_v2);
+		return limit_of("/sys/fs/cgroup", name, what->file_v2,
+				left ? what->used_v2 : NULL);
 	for (char *at = kinds, *one; (one = strsep(&at, ","));)
 		if (!strcmp(one, what->controller))
-			return limit_of(what->mount, name, what->file, what->used);
+			return limit_of(what->mount, name, what->file,
+					left ? what->used : NULL);
 	return UNLIMITED;
 }
 
-static uint64_t limit_by_groups(const struct limited *what)
+static uint64_t limit_by_groups(const struct limited *what, bool left)
 {
 	char text[4096], *at = text, *line;
 	uint64_t limit = UNLIMITED;
 
 	if (beginning("/proc/self/cgroup", text, sizeof(text)))
 		while ((line = strsep(&at, "\n")))
-			limit = least(limit, limit_by(line, what));
+			limit = least(limit, limit_by(line, what, left));
 	return limit;
 }
 
@@ -153,7 +152,7 @@ uint64_t memory_limit(void)
 	if (beginning("/proc/meminfo", text, sizeof(text)) && sscanf(text, "MemTotal: %llu kB",
 		&kb) == 1)
 		limit = kb << 10;
-	limit = least(limit, limit_by_groups(&memory));
+	limit = least(limit, limit_by_groups(&memory, false));
 	return limit == UNLIMITED ? 0 : limit;
 }
 
@@ -169,12 +168,12 @@ uint64_t memory_left(void)
 	    (at = strstr(text, "\nMemAvailable:")) &&
 	    sscanf(at, " MemAvailable: %llu kB", &kb) == 1)
 		left = kb << 10;
-	return least(left, limit_by_groups(&memory_now));
+	return least(left, limit_by_groups(&memory, true));
 }
 
 bool cpu_limited(void)
 {
-	return !proc_is_ours() || limit_by_groups(&cpu) != UNLIMITED;
+	return !proc_is_ours() || limit_by_groups(&cpu, false) != UNLIMITED;
 }
 
 unsigned tasks_runnable(void)
