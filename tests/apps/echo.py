@@ -13,6 +13,16 @@ def serve(s):
     s.close()
 
 
+def whole(s, n):
+    """n bytes, neither more nor fewer."""
+    data = b""
+    while len(data) < n:
+        part = s.recv(n - len(data))
+        assert part, "the end"
+        data += part
+    return data
+
+
 def exchange(s, block, what):
     """Sends the block and wants it back; `what` is said of other bytes."""
     s.sendall(block)

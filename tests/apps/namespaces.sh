@@ -5,8 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../hostile/netns.bash"
 . "$(dirname "$0")/../hostile/across.bash"
-needs_networks
-networks
+networks_for "$(dirname "$0")/../hostile/across.py"
 
 apart=()
 # bench NAME SERVER CLIENT ADDRESS PORT [WHERE THE SERVER LISTENS]
@@ -49,10 +48,7 @@ killed() {
 	begin_mode "killed-$1"
 	across 'earn_share off'
 	port=23001
-	start shim "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/across.py" server 0.0.0.0 \
-		"$port"
-	server=$PID
-	within 15 listens "$N_B" || fail "nobody listens"
+	serves shim python3 "$TMP/across.py" server 0.0.0.0 "$port"
 	start shim "$TMP/client.log" nsenter -t "$N_A" -n python3 "$TMP/across.py" client \
 		10.96.0.1 23081 word "$TMP/go"
 	within 15 grep -qs 'send cut over' "$TMP/shim.killed-$1" || fail "not joined"
@@ -70,7 +66,6 @@ killed() {
 	fi
 	say "heard within $((SECONDS - t)) s"
 }
-cp "$(dirname "$0")/../hostile/across.py" "$TMP"
 killed server
 killed client
 

@@ -9,16 +9,9 @@ and does not read for a while. They know nothing of the library.
 """
 import hashlib, socket, sys, time
 
+from echo import whole
+
 BULK, ANSWER = 300000, 30000
-
-
-def whole(s, n):
-    data = b""
-    while len(data) < n:
-        part = s.recv(n - len(data))
-        assert part, "the end"
-        data += part
-    return data
 
 
 def rest(s):

@@ -6,18 +6,12 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../hostile/netns.bash"
 . "$(dirname "$0")/../hostile/across.bash"
-needs_networks
-networks
-cp "$(dirname "$0")/nshalf.py" "$TMP"
+networks_for "$(dirname "$0")/nshalf.py"
 apart=(unshare --pid --fork --mount-proc)
 for how in 'overflow 10ms' 'overflow 500ms'; do
 	begin_mode "${how// /-}"
 	across 'earn_share off' "$how"
-	port=23001
-	start shim "$TMP/server.log" nsenter -t "$N_B" -n "${apart[@]}" python3 "$TMP/nshalf.py" \
-		server "$port"
-	server=$PID
-	within 15 listens "$N_B" || fail "nobody listens"
+	serves shim "${apart[@]}" python3 "$TMP/nshalf.py" server "$port"
 	run_with shim nsenter -t "$N_A" -n "${apart[@]}" python3 "$TMP/nshalf.py" client \
 		10.96.0.1 23081 >"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
 	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"

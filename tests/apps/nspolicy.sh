@@ -9,10 +9,7 @@
 . "$(dirname "$0")/../hostile/netns.bash"
 . "$(dirname "$0")/../hostile/across.bash"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
-needs_networks
-networks
-cp "$(dirname "$0")/nstalk.py" "$TMP"
-port=23001
+networks_for "$(dirname "$0")/nstalk.py"
 
 # talk NAME LINE...: both ends, cut both ways
 talk() {
@@ -20,9 +17,7 @@ talk() {
 	shift
 	across 'earn_share off' "$@"
 	rm -f "$TMP"/stop*
-	start shim "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/nstalk.py" server "$port"
-	server=$PID
-	within 15 listens "$N_B" || fail "nobody listens"
+	serves shim python3 "$TMP/nstalk.py" server "$port"
 	start shim "$TMP/client.log" nsenter -t "$N_A" -n python3 "$TMP/nstalk.py" client \
 		10.96.0.1 23081 "$TMP/stop"
 	client=$PID

@@ -8,17 +8,10 @@ when it has long been upgraded. They know nothing of the library.
 """
 import select, socket, struct, sys, time
 
+from echo import whole
+
 SO_TIMESTAMPING, SO_ZEROCOPY, MSG_ZEROCOPY, MSG_ERRQUEUE = 37, 60, 0x4000000, 0x2000
 TX_SOFTWARE, SOFTWARE = 2, 16
-
-
-def whole(s, n):
-    data = b""
-    while len(data) < n:
-        part = s.recv(n - len(data))
-        assert part, "the end"
-        data += part
-    return data
 
 
 def echo(port):

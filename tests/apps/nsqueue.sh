@@ -6,18 +6,12 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../hostile/netns.bash"
 . "$(dirname "$0")/../hostile/across.bash"
-needs_networks
-networks
-cp "$(dirname "$0")/nsqueue.py" "$TMP"
-port=23001
+networks_for "$(dirname "$0")/nsqueue.py"
 for way in option message zerocopy; do
 	for mode in none shim; do
 		begin_mode "$way-$mode"
 		across 'earn_share off'
-		start "$mode" "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/nsqueue.py" \
-			server "$port"
-		server=$PID
-		within 15 listens "$N_B" || fail "nobody listens"
+		serves "$mode" python3 "$TMP/nsqueue.py" server "$port"
 		run_with "$mode" nsenter -t "$N_A" -n python3 "$TMP/nsqueue.py" client \
 			10.96.0.1 23081 "$way" >"$TMP/client.$mode" 2>&1 ||
 			fail "client: $(cat "$TMP/client.$mode")"

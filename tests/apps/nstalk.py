@@ -8,14 +8,7 @@ know nothing of the library.
 """
 import os, socket, sys, time
 
-
-def whole(s, n):
-    data = b""
-    while len(data) < n:
-        part = s.recv(n - len(data))
-        assert part, "the end"
-        data += part
-    return data
+from echo import whole
 
 
 def server(port):

@@ -6,19 +6,13 @@
 . "$(dirname "$0")/../hostile/netns.bash"
 . "$(dirname "$0")/../hostile/across.bash"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
-needs_networks
-networks
-cp "$(dirname "$0")/nsupload.py" "$TMP"
-port=23001
+networks_for "$(dirname "$0")/nsupload.py"
 
 # upload HOW SIZE PAUSE SECONDS
 upload() {
 	begin_mode "$1-$2"
 	across 'earn_share off'
-	start shim "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/nsupload.py" server \
-		"$port" "$1"
-	server=$PID
-	within 15 listens "$N_B" || fail "nobody listens"
+	serves shim python3 "$TMP/nsupload.py" server "$port" "$1"
 	run_with shim nsenter -t "$N_A" -n python3 "$TMP/nsupload.py" client 10.96.0.1 23081 \
 		"${@:2}" >"$TMP/client.log" 2>&1 || fail "client: $(cat "$TMP/client.log")"
 	finish "$server" 15 || fail "server: $(cat "$TMP/server.log")"

@@ -60,6 +60,20 @@ across() {
 	[[ -e $TMP/key ]] || (umask 077 && head -c 32 /dev/urandom | base64 >"$TMP/key")
 	policy "cross_ns_dir $DIR" "key_file $TMP/key" 'log_level 4' "$@"
 }
+# networks_for FILE...: networks, and the programs of the test, with what they share, in $TMP, where
+# they are to be seen from all of them
+networks_for() {
+	needs_networks
+	networks
+	cp "$@" "$TOP/tests/apps/echo.py" "$TMP"
+	port=23001
+}
+# serves ROLE CMD...: in B, on $port; $server is its process
+serves() {
+	start "$1" "$TMP/server.log" nsenter -t "$N_B" -n "${@:2}"
+	server=$PID
+	within 15 listens "$N_B" || fail "nobody listens: $(cat "$TMP/server.log")"
+}
 needs_networks() {
 	[[ -n $SHIM ]] || skip "no library"
 	((EUID == 0)) || skip "not root"

@@ -20,6 +20,8 @@ Files READY.HOW in DIR's parent say that it has begun, and DONE.HOW what it has 
 """
 import os, select, socket, struct, sys, threading, time
 
+from echo import whole
+
 IP_TRANSPARENT = 19
 RECORD = (14).to_bytes(2, "little") + (6).to_bytes(2, "little") + os.urandom(60)	# CTL_PROOF
 
@@ -34,15 +36,6 @@ def each(listener, what):
     while True:
         c, name = listener.accept()
         threading.Thread(target=what, args=(c,), daemon=True).start()
-
-
-def whole(s, n):
-    data = b""
-    while len(data) < n:
-        part = s.recv(n - len(data))
-        assert part, "the end"
-        data += part
-    return data
 
 
 def rounds(s, n):

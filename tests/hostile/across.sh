@@ -10,9 +10,7 @@
 . "$(dirname "$0")/netns.bash"
 . "$(dirname "$0")/across.bash"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested are the answers"
-needs_networks
-networks
-cp "$(dirname "$0")/across.py" "$TMP"
+networks_for "$(dirname "$0")/across.py"
 
 # ends NAME WORD: the server earns at once, so that its name is there before the client's knock
 ends() {

@@ -7,10 +7,7 @@
 . "$(dirname "$0")/netns.bash"
 . "$(dirname "$0")/across.bash"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
-needs_networks
-networks
-cp "$(dirname "$0")/across.py" "$TMP"
-port=23001
+networks_for "$(dirname "$0")/across.py"
 
 names() { find "$DIR" -name 'shim1n.*' -printf '%f\n' | sort; }
 lists() { find "$DIR" -name 'shim1j.*' -printf '%f\n' | sort; }
@@ -19,10 +16,7 @@ some_names() { [[ -n $(names) ]]; }
 searching() {
 	begin_mode "$1"
 	across 'earn_share off' 'earn_bytes 100' 'discovery 4s'
-	start shim "$TMP/server.log" nsenter -t "$N_B" -n python3 "$TMP/across.py" server \
-		0.0.0.0 "$port" word
-	server=$PID
-	within 15 listens "$N_B" || fail "no server"
+	serves shim python3 "$TMP/across.py" server 0.0.0.0 "$port" word
 	rm -f "$TMP/go"
 	start none "$TMP/client.log" nsenter -t "$N_A" -n python3 "$TMP/across.py" client \
 		10.77.0.3 "$port" word "$TMP/go"
