@@ -176,21 +176,30 @@ static int falls_back(struct stream *s)
 	return -EAGAIN;
 }
 
+/* A larger ring is asked for if it needs one. 0 or -EPROTO. snd.lock held. */
+static long room_for(struct stream *s, size_t left, bool nonblock)
+{
+	if (ring_tx_room(&s->snd.ring) >= left)
+		return 0;
+	if (ring_tx_refresh(&s->snd.ring))
+		return -EPROTO;
+	if (ring_tx_room(&s->snd.ring) < left && !stream_block_in_way(s))
+		stream_short_of_room(s, left, nonblock);
+	return 0;
+}
+
 /* What is left of it into the ring. As file_chunk(). snd.lock held. */
 static long file_by_ring(struct stream *s, struct file *f, bool nonblock)
 {
-	size_t left = f->n - f->done;
-	long r = 0;
+	long r = room_for(s, f->n - f->done, nonblock);
 
-	if (ring_tx_room(&s->snd.ring) < left && ring_tx_refresh(&s->snd.ring))
-		r = -EPROTO;
-	else if (ring_tx_room(&s->snd.ring) < left && !stream_block_in_way(s))
-		stream_short_of_room(s, left, nonblock);
-	if (!r) do
-		r = file_chunk(s, f);
-	while (f->done < f->n && (r > 0 || (r == -EAGAIN && nonblock && !f->absent &&
-					    !stream_block_in_way(s) &&
-					    !stream_ring_still_full(s))));
+	if (!r) {
+		do
+			r = file_chunk(s, f);
+		while (f->done < f->n && (r > 0 || (r == -EAGAIN && nonblock && !f->absent &&
+						    !stream_block_in_way(s) &&
+						    !stream_ring_still_full(s))));
+	}
 	if (r == -EPROTO) {
 		stream_protocol_error(s);
 		return -ECONNRESET;
