@@ -1,10 +1,10 @@
 #!/bin/bash
 # run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests, two at a time (LANES), the first ones
 # first, and prints
-#	ok NAME (secs)		exit status 0
+#	ok NAME (secs, cpu secs)	exit status 0
 #	skip NAME: reason	exit status 77, the reason is the last line of the output
 #	FAIL NAME		anything else, with the end of the output
-# and at last "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
+# and at last what failed, once more, and "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
 # A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by
 # TESTS, watches over them, and may end with 77 if it can run none.
 # After the timeout the stacks of all threads of all processes of the test are printed, then all
@@ -75,11 +75,17 @@ selected() {
 	return 1
 }
 
+# awk: "N s, cpu N s", the second of what was waited for between two outputs of `times`.
+# shellcheck disable=SC2016
+used='FNR == 2 { gsub(/m|s/, " "); was = sum; sum = $1 * 60 + $2 + $3 * 60 + $4 }
+	END { printf "%.1f s, cpu %.1f s", b - a, sum - was }'
+
 run_one() {
 	local name=$1 secs=$2 cmd=$3 log start rc hung=0 took
 	log=$logs/${name//\//_}.log
 	current=${name//[^a-zA-Z0-9]/_}.$$
 	start=$EPOCHREALTIME
+	times >"$work/before.$lane"
 	# setsid: an own process group, and no terminal that a password prompt could wait on
 	RDMASHIM_TEST=$current setsid bash -c "$cmd" >"$log" 2>&1 </dev/null &
 	pid=$!
@@ -99,6 +105,7 @@ run_one() {
 	done
 	wait $pid 2>/dev/null
 	rc=$?
+	times >"$work/after.$lane"
 	# shellcheck disable=SC2143  # grep -q would end the pipe early
 	if ((!hung)) && [[ -n $(members | grep -vx "$$") ]]; then
 		sleep 0.3	# what was just killed may still be dying
@@ -113,16 +120,16 @@ run_one() {
 		kill_members
 	fi
 	pid=
-	took=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+	took=$(awk -v a="$start" -v b="$EPOCHREALTIME" "$used" "$work"/{before,after}."$lane")
 	if ((hung == 0 && rc == 0)); then
-		echo "ok $name ($took s)"
+		echo "ok $name ($took)"
 		((passed++))
 	elif ((hung == 0 && rc == 77)); then
 		echo "skip $name: $(tail -n 1 "$log")"
 		((skipped++))
 	else
 		((hung)) && rc="hang, $secs s"
-		echo "FAIL $name ($took s, status $rc), end of $log:"
+		echo "FAIL $name ($took, status $rc), end of $log:"
 		tail -n "$((hung ? 200 : 40))" "$log" | sed 's/^/    /'
 		((failed++))
 	fi
@@ -140,7 +147,10 @@ run_many() {
 		case $line in
 		"ok "*) ((passed++)) ;;
 		"skip "*) ((skipped++)) ;;
-		"FAIL "*) ((failed++)) ;;
+		"FAIL "*)
+			((failed++))
+			echo "$line" >>"$work/failed"
+			;;
 		esac
 	done
 	exec {lines}<&-
@@ -169,6 +179,8 @@ run_item() {
 		secs=${t:-$secs}
 	fi
 	run_one "$name" "$((secs * LANES))" "$cmd" >"$work/lane.$lane"
+	[[ $(<"$work/lane.$lane") != FAIL* ]] ||
+		flock "$work/out" cat "$work/lane.$lane" >>"$work/failed"
 	flock "$work/out" cat "$work/lane.$lane"
 }
 
@@ -200,6 +212,11 @@ for ((lane = 0; lane < LANES; lane++)); do
 		((failed++))
 	fi
 done
+# Of a long output often only the end is kept.
+if [[ -s $work/failed ]]; then
+	echo "--- once more, what failed:"
+	cat "$work/failed"
+fi
 # A summary of nothing is no success: a pattern that matches no test is a mistake.
 if ((passed + failed + skipped == 0)); then
 	echo "no test matches '${TESTS-}'" >&2
