@@ -188,12 +188,13 @@ start() {
 client() { run_with client "$@"; }
 server() { start server "$TMP/server.log" "$@"; SRV=$PID; }
 
-# within SECS CMD...: until it succeeds.
+# within SECS CMD...: until it succeeds, for so many seconds (SECONDS would be up to one less) and
+# then so many tries: where the machine stands still, so does what is waited for.
 within() {
-	local end=$((SECONDS + $1)) nap=0.01
+	local end=$((${EPOCHREALTIME/./} + $1 * 1000000)) tries=$1 nap=0.01
 	shift
 	until "$@"; do
-		((SECONDS < end)) || return 1
+		((${EPOCHREALTIME/./} < end || --tries > 0)) || return 1
 		sleep $nap
 		nap=0.05
 	done

@@ -37,11 +37,12 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
+# As in tests/apps/lib.sh.
 within() {
-	local end=$((SECONDS + $1))
+	local end=$((${EPOCHREALTIME//[.,]/} + $1 * 1000000)) tries=$1
 	shift
 	until "$@"; do
-		((SECONDS < end)) || return 1
+		((${EPOCHREALTIME//[.,]/} < end || --tries > 0)) || return 1
 		sleep 0.02
 	done
 }
