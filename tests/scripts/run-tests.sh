@@ -4,7 +4,8 @@
 #	ok NAME (secs, cpu secs)	exit status 0
 #	skip NAME: reason	exit status 77, the reason is the last line of the output
 #	FAIL NAME		anything else, with the end of the output
-# and at last what failed, once more, and "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
+# and at last what failed, once more, and "N passed, N failed, N skipped". A script may say
+# "# TIMEOUT: SECONDS" in its head.
 # A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by
 # TESTS, watches over them, and may end with 77 if it can run none.
 # After the timeout the stacks of all threads of all processes of the test are printed, then all
