@@ -10,14 +10,14 @@ static int echo_takes(void)
 {
 	struct sockaddr_in a = loopback(port);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int64_t start = now_ms();
+	struct since start = since_now(PROGRAM);
 	char c;
 
 	if (connect(fd, (void *)&a, sizeof a) || send(fd, "x", 1, 0) != 1 || !readable(fd, 30000) ||
 	    recv(fd, &c, 1, 0) != 1)
 		broken("no echo within 30 s");
 	close(fd);
-	return (int)(now_ms() - start);
+	return took_ms(&start);
 }
 
 /* So many links of one peer, on each a rewind that does not end and a byte that was promised. An

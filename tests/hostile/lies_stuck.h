@@ -51,15 +51,17 @@ static void shown_the_door(struct peer *h, int fd, const char *what)
 {
 	struct pollfd p = { .events = POLLRDHUP };
 	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
-	int64_t start;
+	struct since start;
+	int ms;
 
 	h->ctl = p.fd = call_victim(h);
-	start = now_ms();
+	start = since_now(LIBRARY);
 	say_raw(h->ctl, &m, sizeof m, &fd, fd >= 0);
 	if (poll(&p, 1, 3000) < 1)
 		broken("%s: another user is let in", what);
-	if (now_ms() - start > AT_ONCE)
-		broken("%s: it took the victim %d ms", what, (int)(now_ms() - start));
+	ms = took_ms(&start);
+	if (ms > AT_ONCE)
+		broken("%s: it took the victim %d ms", what, ms);
 	if (recv(h->ctl, &m, sizeof m, MSG_DONTWAIT) > 0)
 		broken("%s: the victim answered another user", what);
 	close(h->ctl);
@@ -122,16 +124,17 @@ static void stranger_calls(void)
 static void goes_on_within(struct peer *h, const char *what, int ms)
 {
 	struct ctl_msg m = record(CTL_BIND, first_slot(h) + 3, 0, 0, 0);
-	int64_t start = now_ms();
-	int r;
+	struct since start = since_now(LIBRARY);
+	int r, took;
 
 	m.tuple = h->tuple, m.tuple.pport++;
 	if (say(h, m, h->tcp) < 0)
 		return;
 	while ((r = hear(h, &m, 2000)) == 1 && m.type != CTL_NOT_MINE)
 		;
-	if (!r || now_ms() - start > ms)
-		broken("%s: the victim's thread waits (%d ms)", what, (int)(now_ms() - start));
+	took = took_ms(&start);
+	if (!r || took > ms)
+		broken("%s: the victim's thread waits (%d ms)", what, took);
 }
 
 static void goes_on(struct peer *h, const char *what) { goes_on_within(h, what, AT_ONCE); }

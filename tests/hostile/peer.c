@@ -63,6 +63,86 @@ static long victim_status(const char *line)
 	return n;
 }
 
+/* A thread's nanoseconds on a processor, and those that it waited for one. */
+struct ran { unsigned long long on, delayed; };
+static struct ran ran_of(const char *task)
+{
+	struct ran r = { 0, 0 };
+	char path[300];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/schedstat", task);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%llu %llu", &r.on, &r.delayed) != 2)
+		r = (struct ran){ 0, 0 };
+	if (f)
+		fclose(f);
+	return r;
+}
+
+/* Of the victim's threads: all, that of its program, or the library's. */
+enum who { ALL, PROGRAM, LIBRARY };
+static bool named(const char *task, const char *name)
+{
+	char path[300], is[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%s/comm", victim, task);
+	f = fopen(path, "r");
+	if (f && !fgets(is, sizeof is, f))
+		is[0] = 0;
+	if (f)
+		fclose(f);
+	return !strcmp(is, name);
+}
+
+static struct ran victim_ran(enum who who)
+{
+	struct ran r, sum = { 0, 0 };
+	struct dirent *e;
+	char path[300];
+	DIR *d;
+
+	snprintf(path, sizeof path, "/proc/%d/task", victim);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.' || (who == PROGRAM && atoi(e->d_name) != victim) ||
+		    (who == LIBRARY && !named(e->d_name, "rdmashim\n")))
+			continue;
+		snprintf(path, sizeof path, "/proc/%d/task/%s", victim, e->d_name);
+		r = ran_of(path);
+		sum.on += r.on, sum.delayed += r.delayed;
+	}
+	if (d)
+		closedir(d);
+	return sum;
+}
+
+/* Since when something is waited for, and who does it. */
+struct since { int64_t ms; enum who who; unsigned long long delayed; };
+
+static unsigned long long delayed_by(enum who who)
+{
+	return ran_of("/proc/thread-self").delayed + victim_ran(who).delayed;
+}
+
+static struct since since_now(enum who who)
+{
+	return (struct since){ .who = who, .delayed = delayed_by(who), .ms = now_ms() };
+}
+
+/* How long it took, but for what he and we waited for a processor that others had: he who is held
+ * up does not want one. */
+static int took_ms(const struct since *s)
+{
+	int64_t ms = now_ms() - s->ms;
+	unsigned long long delayed = delayed_by(s->who);
+
+	if (delayed > s->delayed)	/* (a thread may have ended) */
+		ms -= (int64_t)((delayed - s->delayed) / 1000000);
+	return ms > 0 ? (int)ms : 0;
+}
+
 #include "lies_path.h"
 #include "lies_locked.h"
 #include "lies_promised.h"
@@ -147,33 +227,6 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 #define ROWS (sizeof table / sizeof table[0])
 
 /* ---- what the victim does meanwhile ---- */
-
-/* Nanoseconds on a CPU, all threads. */
-static uint64_t cpu_ns(void)
-{
-	char path[300], buf[100];
-	struct dirent *e;
-	uint64_t sum = 0;
-	DIR *d;
-
-	snprintf(path, sizeof path, "/proc/%d/task", victim);
-	d = opendir(path);
-	while (d && (e = readdir(d))) {
-		FILE *f;
-
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", victim, e->d_name);
-		f = fopen(path, "r");
-		if (f && fgets(buf, sizeof buf, f))
-			sum += strtoull(buf, NULL, 10);
-		if (f)
-			fclose(f);
-	}
-	if (d)
-		closedir(d);
-	return sum;
-}
 
 /* Descriptors of the victim, from a number on. */
 static int count_fds_from(int from)
@@ -313,11 +366,11 @@ static const char *one(const struct row *r)
 	nap(20);
 	/* who spins does not stop; one who was kept from work catches up */
 	for (int i = 0; i < 3 && (!i || cpu > t * most); i++) {
-		cpu = cpu_ns();
+		cpu = victim_ran(ALL).on;
 		t = (uint64_t)now_ms();
 		nap(120);
 		t = (uint64_t)now_ms() - t;
-		cpu = cpu_ns() - cpu;
+		cpu = victim_ran(ALL).on - cpu;
 	}
 	if (!bad)
 		bad = honest();
@@ -345,7 +398,7 @@ static const char *one(const struct row *r)
 	if (WIFEXITED(st) && WEXITSTATUS(st) == NOT_HERE)
 		return skipped;
 	/* one look that is good: the honest come and go */
-	for (end = now_ms() + 3000; (n = count_fds()) > base_fds + FDS_SLACK && now_ms() < end;)
+	for (end = now_ms() + 20000; (n = count_fds()) > base_fds + FDS_SLACK && now_ms() < end;)
 		nap(10);
 	if (n > base_fds + FDS_SLACK && !bad) {
 		snprintf(text, sizeof text, "descriptors: %d, were %d", n, base_fds);
