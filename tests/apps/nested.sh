@@ -12,7 +12,8 @@ scenes_named "$@"
 
 at_ease() {
 	[[ $REASONS != *foreign-wait* ]] || fail "connections stayed on TCP: $REASONS"
-	((FAST * 10 >= (TX_ALL + RX_ALL) * 7)) || fail "only $FAST of $((TX_ALL + RX_ALL)) bytes"
+	((FAST * 10 >= (TX_ALL + RX_ALL) * 7)) ||
+		{ say "only $FAST of $((TX_ALL + RX_ALL)) bytes"; return 1; }
 }
 as_on_the_kernel 90 || exit 0
 ((BAD == 0)) || fail "$BAD runs differ"
