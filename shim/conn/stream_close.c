@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "conn/stream_cut.h"
 #include "conn/stream_end.h"
+#include "conn/stream_learn.h"
 #include "conn/stream_life.h"
 #include "conn/stream_recv.h"
 #include "conn/stream_slab.h"
@@ -150,6 +151,7 @@ static void last_fd(struct stream *s, int fd)
 	uint32_t gen;
 
 	lock_for_close(s, fd, &keep);
+	stream_learn_may_send(s);	/* nobody would take its filter away any more */
 	gen = atomic_load(&s->gen);
 	stream_count_tcp_only(s);
 	if (!fork_shared(s) && !atomic_load(&s->others.passed))	/* else it goes on elsewhere */
@@ -300,6 +302,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -ENOTCONN;
 	}
+	stream_learn_may_send(s);
 	if (!atomic_load(&s->link) || (stream_both_on_tcp(s) && !s->snd.cut.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);

@@ -287,8 +287,15 @@ bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now)
 	struct learn_counts c;
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8),	/* what it acknowledges */
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),	/* and our FIN */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 7, 0),
+		/* and our FIN, if we are killed: but bytes would make of it another ISN */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 7),
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12),	/* the header's length */
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x3c),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_X, 0, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};

@@ -58,7 +58,7 @@ ssize_t learn_send(struct learn *l, int fd, const void *p, size_t n, int flags);
  * An end that has nothing to send is told its ISN by the other, and sees whether that is so: for a
  * moment it takes no packet but such that acknowledge all that was sent and nothing else, by a
  * filter, and if bytes come it is. Where it is not so packets are lost, and come again. The program
- * must send nothing meanwhile. Its end: learn_check_end().
+ * must send nothing meanwhile, no FIN either. Its end: learn_check_end().
  */
 bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now);
 /* 1: it is so; 0: not known yet; -1: it is not; -ETIMEDOUT: nothing came. */

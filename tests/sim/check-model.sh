@@ -6,10 +6,10 @@
 # epoll instance that another wait watches), atfork.pml and birth.pml (other libraries at a fork,
 # and our threads at a child that libc does not make), device.pml (blocks that are taken from a
 # device's snapshot), room.pml (programs that send before they read), zerocopy.pml (blocks that are
-# read by RDMA), learn.pml and meet.pml (ends in two network namespaces). --large adds larger forms
-# of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
-# transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean, 1
-# errors, 77 no spin on this machine.
+# read by RDMA), learn.pml, meet.pml and upload.pml (ends in two network namespaces). --large adds
+# larger forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages
+# and transitions of the machine: those that the verifier has taken must be the same. Exit: 0 clean,
+# 1 errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
 large=false
@@ -294,7 +294,20 @@ queue broken "the mark of a name that is taken"  "-DSAME -DBREAK_TAKEN" "$S" ""
 queue broken "the pair in BIND"                  "-DBREAK_COMPARE" "$S" ""
 queue broken "the end of who is asked"           "-DBREAK_END"     "$S" ""
 
-model="${model%meet.pml}device.pml"
+model="${model%meet.pml}upload.pml"
+queue check "a server that only reads"           ""                "$S" ""
+queue broken "the look at what a client says"    "-DBREAK_CHECK"   "$S" ""
+queue broken "no bytes that acknowledge one more" "-DBREAK_DATA"   "$S" ""
+queue broken "what acknowledges a killed one's FIN" "-DBREAK_KILLED" "$S" ""
+queue broken "the wait for what has passed"      "-DBREAK_FIRST"   "$S" ""
+queue broken "all acknowledged before it"        "-DBREAK_ACKED"   "$S" ""
+queue broken "the filter's end before a send"    "-DBREAK_SEND"    "$S" ""
+queue broken "no filter on a shared socket"      "-DBREAK_SHARED"  "$S" ""
+queue broken "one claim at a time"               "-DBREAK_CLAIM"   "$S" ""
+queue broken "the pair in BIND, once known"      "-DBREAK_BOUND"   "$S" ""
+queue broken "the filter's end with the search"  "-DBREAK_OVER"    "$S" ""
+
+model="${model%upload.pml}device.pml"
 truth="-DTRUTH -DFALLBACKS=0 -DCUTS=0"
 async="-DASYNC -DFALLBACKS=0 -DCUTS=0"
 ends="-DCLOSES -DSTOPS"
