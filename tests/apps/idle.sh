@@ -46,7 +46,7 @@ more() {
 
 # one HOW CONNECTIONS SECONDS
 one() {
-	local how=$1 n=$2 secs=$3 port c before after took s0 c0 s1 c1 rounds=40 end
+	local how=$1 n=$2 secs=$3 port c before after took s0 c0 s1 c1 rounds=40 end quiet
 	free_port port
 	rm -f "$TMP/fifo"
 	mkfifo "$TMP/fifo"
@@ -71,15 +71,22 @@ one() {
 	more 2
 	within 20 rested || fail "$how: rings keep their memory"
 	sleep 2
-	before=$(usage_of "$SRV" "$c")
-	sleep "$secs"
-	after=$(usage_of "$SRV" "$c")
+	# What wakes them again and again does so in one of two windows, too, that follow each
+	# other; once may be what other work of the machine has put off.
+	quiet=1
+	for _ in 1 2 3 4; do
+		before=$(usage_of "$SRV" "$c")
+		sleep "$secs"
+		after=$(usage_of "$SRV" "$c")
+		[[ $before == "$after" ]] && ((!--quiet)) && break
+		[[ $before == "$after" ]] || quiet=2
+	done
 	s1=$(pss "$SRV") c1=$(pss "$c")
 	say "$how: $n connections idle for $secs s: $((${after% *} - ${before% *})) wake-ups," \
 		"$((${after#* } - ${before#* })) ticks;" \
 		"memory per connection: server $(((s1 - s0) * 10 / n)), client $(((c1 - \
 		c0) * 10 / n)) tenths of KiB (Pss)"
-	[[ $before == "$after" ]] ||
+	((quiet <= 0)) ||
 		fail "$how: not idle: switches and ticks went from $before to $after"
 	# Idle, and still there: still cut, still right.
 	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 \
