@@ -1,9 +1,9 @@
 /*
  * link.c - see link.h.
  *
- * `readers` counts threads that walk the links (draining dirty bits, arming). The walk is short
- * and never sleeps; link_reap() unmaps a segment only at a moment when it saw no reader after the
- * link was marked dead.
+ * `readers` counts threads that walk the links (draining dirty bits, arming). Such a walk is short
+ * and never sleeps. link_reap() unmaps a segment only when it has seen no reader after the link was
+ * marked dead.
  */
 #include "link/link_int.h"
 

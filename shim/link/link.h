@@ -1,64 +1,62 @@
 /*
- * link.h - two shim processes that have found each other: one control socket (AF_UNIX
+ * link.h - two processes with the library that have found each other: one control socket (AF_UNIX
  * SOCK_SEQPACKET), one segment, many streams.
  *
- * Life: made by search.c (background thread), ends when the control socket ends. The struct
- * is type-stable; the segment is unmapped only when no reader is inside link_read_enter() and no
+ * Life: search.c makes a link (background thread); it ends when the control socket ends. The struct
+ * is type-stable. The segment is unmapped only when no reader is inside link_read_enter() and no
  * stream is attached.
  *
- * Wire format: fixed-size struct ctl_msg, host byte order (both ends run on one host), one per
- * SEQPACKET record, at most one fd beside it (SCM_RIGHTS). Any other size, an unknown type, a
- * slot out of range or an fd where none belongs ends the link. Descriptors are taken from those
- * only who may pass them (rights_taken_from()): the kernel has said who they are before a record
- * of theirs is read.
+ * Wire format: struct ctl_msg, of fixed size, in host byte order (both ends run on one host). Each
+ * SEQPACKET record is one, with at most one fd beside it (SCM_RIGHTS). Any other size, an unknown
+ * type, a slot out of range, or an fd where none belongs ends the link. Descriptors are taken only
+ * from those who may pass them (rights_taken_from()): the kernel has named the sender before a
+ * record is read.
  *
- *   HELLO    connector -> acceptor                      first record on a new control socket.
- *            Its type, version and build (in the
- *                                                       tuple's place) stay where they are in
- *                                                       all versions, and so do its 64 bytes;
- *                                                       to one of another version the answer is
- *                                                       HELLO, and the end
- *   WELCOME  acceptor -> connector   fd = segment
- *   BELL     both                    fd = timerfd       index = bell number
- *   BIND     both                    fd = its proof     "slot is for the connection `tuple`"
- *   BOUND    both                    fd = its proof     "yes, that one is mine"
- *   NOT_MINE both                                       index = enum reason
- *   UNBIND   both                                       this half will not touch the slot again
- *   CUT      both                    index = enum cut_msg, epoch, off
+ *   HELLO       connector -> acceptor  the first record on a new control socket. Its type, its
+ *                                      version and its build (in the tuple's place) stay where they
+ *                                      are in all versions, and so do its 64 bytes. A HELLO of
+ *                                      another version is answered by HELLO, and the end
+ *   WELCOME     acceptor -> connector  fd = segment
+ *   BELL        both                   fd = timerfd, index = bell number
+ *   BIND        both                   fd = its proof: "the slot is for the connection `tuple`"
+ *   BOUND       both                   fd = its proof: "yes, that one is mine"
+ *   NOT_MINE    both                   index = enum reason
+ *   UNBIND      both                   this half will not touch the slot again
+ *   CUT         both                   index = enum cut_msg, epoch, off
  *
- * A proof is a descriptor of O_PATH of the TCP socket (identity.h).
+ * A proof is an O_PATH descriptor of the TCP socket (identity.h).
  *
  * Between network namespaces (docs/namespaces.md) the acceptor speaks first:
  *
- *   PROOF    acceptor -> connector   tuple: laddr, paddr = mac. Before it nothing is taken
- *   PROOF    connector -> acceptor   the same, just before HELLO
- *   DIAG     both, after WELCOME     fd = a sock_diag socket
- *   BIND                             off = both ISNs, the client's above; index, epoch = bytes
- *                                    acknowledged, received
- *   BOUND                            off = 1 and, below, the SYN's timestamp; the same counts
+ *   PROOF       acceptor -> connector  tuple: laddr, paddr = mac. Nothing is taken before it
+ *   PROOF       connector -> acceptor  the same, just before HELLO
+ *   DIAG        both, after WELCOME    fd = a sock_diag socket
+ *   BIND        both                   off = both ISNs, the client's in the upper half; index,
+ *                                      epoch = bytes acknowledged, received
+ *   BOUND       both                   off = 1 and, below it, the SYN's timestamp; the same counts
  *
- * Between hosts the control socket is TCP, the segment is each host's own and a queue pair joins
- * the two (link_net.c, rdma/verbs/rc.h). Then nothing comes with a record, and:
+ * Between hosts the control socket is TCP. Each host has its own segment, and a queue pair joins
+ * the two (link_net.c, rdma/verbs/rc.h). No fd comes with a record, and these differ:
  *
- *   HELLO    connector -> acceptor   index = slots, off = ring size, epoch = LINK_PULLS, ...
- *   WELCOME  acceptor -> connector   index = 0 or enum reason; epoch = LINK_PULLS if both can;
- *                                    tuple: laddr, lport where to
- *            connect, pport the most bytes of a
- *                                    packet or 0, paddr the token
- *   BIND, BOUND                      epoch = life of the slot, index and off = key and address
- *                                    of the landing ring
- *   BOUND                            tuple: pport 1 and paddr the timestamp of the connection's
- *                                    SYN, or pport 0
- *   MORE     both                    what I send on the slot wants a larger landing ring
- *   RING     both                    here is one: index and off = its key and address, epoch =
- *            its size
- *   DEVICE   both                    I have bytes in device memory for the slot: where to in yours?
- *   DEVICE_RING both                 there: index and off = key and address of a ring in device
- *                                    memory, epoch = its size; 0: nowhere any more
- *   DEAD     both                    the queue pair is no more: everything falls back
+ *   HELLO       connector -> acceptor  index = slots, off = ring size, epoch = LINK_PULLS, ...
+ *   WELCOME     acceptor -> connector  index = 0 or enum reason; epoch = LINK_PULLS if both can;
+ *                                      tuple: laddr, lport = where to connect, pport = the most
+ *                                      bytes of a packet or 0, paddr = the token
+ *   BIND, BOUND both                   epoch = life of the slot, index and off = key and address of
+ *                                      the landing ring
+ *   BOUND       both                   tuple: pport = 1 and paddr = the timestamp of the
+ *                                      connection's SYN, or pport = 0
+ *   MORE        both                   what I send on the slot could use a larger landing ring
+ *   RING        both                   here is one: index and off = its key and address, epoch =
+ *                                      its size
+ *   DEVICE      both                   I have bytes in device memory for the slot: where do they go
+ *                                      in yours?
+ *   DEVICE_RING both                   here: index and off = key and address of a ring in device
+ *                                      memory, epoch = its size; size 0: nowhere any more
+ *   DEAD        both                   the queue pair no longer exists: everything falls back
  *
- * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
- * slots/streams change in the background thread only; others read them atomically.
+ * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once. slots
+ * and streams change in the background thread only; others read them atomically.
  */
 #ifndef RDMASHIM_LINK_H
 #define RDMASHIM_LINK_H

@@ -1,8 +1,8 @@
 /*
- * link_ctl.c - records over the control socket of a link (link.h): sent, queued where the socket is
- * full, and received. Calls nothing of link.c, which makes and ends links.
+ * link_ctl.c - records over the control socket of a link (link.h): how they are sent, queued while
+ * the socket is full, and received. It calls nothing of link.c, which makes and ends links.
  *
- * Any thread sends; the background thread receives and flushes. Locks: the link's out_lock, over
+ * Any thread sends. The background thread receives and flushes. Locks: the link's out_lock, over
  * the calls that send.
  */
 #include "link/link_int.h"

@@ -1,16 +1,18 @@
 /*
  * link_net.c - a link between two hosts: its segment and queue pair, set up over a control
- * connection that discovery_net.c has proven. What goes over it, and its end: path_rdma.c.
+ * connection that discovery_net.c has proven. path_rdma.c has what goes over the link, and its end.
  *
  *   connector                                acceptor
  *   segment, HELLO(geometry) ----------------> segment of the same geometry, listens on an RDMA
- *   address of its own
+ *                                              address of its own
  *   rdma_connect(token)    <---------------- WELCOME(address, port, token), or a reason
  *   LINK_UP                <==== RC ====>    LINK_UP
  *
  * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the
- * link. Background thread only, except path_died(), watch() and what link.h says. Locks: none of
- * its own.
+ * link.
+ *
+ * Background thread only, except path_died(), watch() and what link.h names. Locks: none of its
+ * own.
  */
 #include <ifaddrs.h>
 #include <net/if.h>

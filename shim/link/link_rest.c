@@ -1,8 +1,8 @@
 /*
  * link_rest.c - what a link keeps of the rings of connections that have ended, for the next ones
- * (segment_slot_left()), it keeps for `ring_idle`. Background thread, no locks.
+ * (segment_slot_left()). It keeps that for `ring_idle`. Background thread, no locks.
  *
- * Of our half, the slots that nobody uses: only we could give them to a stream.
+ * Only slots of our half are concerned, since only we could give them to a stream.
  */
 #include "base/shim.h"
 #include "link/link.h"

@@ -1,7 +1,7 @@
 /*
- * link_trust.c - whose links last, and how many one user may have (link.h): a peer was let in
- * because its user may pass us descriptors, and the policy may take that back, or we become
- * another user.
+ * link_trust.c - which links may go on, and how many one user may have (link.h). A peer was let in
+ * because its user may pass us descriptors. The policy may take that back, or we may become another
+ * user.
  *
  * Background thread only. No locks.
  */

@@ -1,9 +1,9 @@
 /*
  * other_version.c - which processes have a library whose version does not fit ours.
  *
- * Owns what is remembered of them: not for long, for exec may load another library into the same
- * process.
- * All that is known is what the other end said, so it decides about its own connections only.
+ * Owns what is remembered of them. That is not kept for long, since exec may load another library
+ *   into the same process. All of it is what the other end said, so it decides about that end's own
+ *   connections only.
  */
 #include "link/other_version.h"
 

@@ -1,7 +1,7 @@
 /*
- * other_version.h - a process at the other end whose library does not fit ours. HELLO tells: its
- * type, its version and its build have the same places in all versions, and whoever gets one of
- * another version answers with his own. Background thread only.
+ * other_version.h - a process at the other end whose library does not fit ours. HELLO tells its
+ * version: type, version and build have the same places in all versions. A process that gets a
+ * HELLO of another version answers with its own. Background thread only.
  */
 #ifndef RDMASHIM_OTHER_VERSION_H
 #define RDMASHIM_OTHER_VERSION_H

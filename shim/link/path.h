@@ -1,31 +1,31 @@
 /*
  * path.h - what a path is: a way by which the bytes of a link get to its other end.
  *
- * A path is a row of policy/path.def, which says what it is called, and a file of this folder that
- * fills in a struct path; paths[] joins the two. TCP has a row, too: of a stream without a link.
- * Who uses a link asks its path what it can, never which one it is.
+ * A path is a row of policy/path.def, which has its name, and a file of this folder that fills in a
+ * struct path; paths[] joins the two. TCP has a row, too, for streams without a link. Code that
+ * uses a link asks its path what it can do, never which one it is.
  *
- * All paths have the same segment (rdma/shm/segment.h). A sender writes into a ring of it, a
- * receiver reads from one; cursors, machine, waits and rewinds are the same. Paths differ in
- * this:
+ * All paths have the same segment (rdma/shm/segment.h). A sender writes into a ring of it, and a
+ * receiver reads from one. Cursors, machine, waits and rewinds are the same. Paths differ in this:
  *
- *   far      as its row says, the ends are on two hosts: they find each other by another way, the
- *            control connection is TCP, and nothing can come beside a record
- *   registered  a device has the pages of its rings: all are had from the start, count as that
+ *   far      as its row says, the ends are on two hosts. They find each other in another way, the
+ *            control connection is TCP, and no descriptor can come beside a record
+ *   registered  a device has the pages of its rings. All pages are made at the start, count as that
  *            device's, and are not given back (conn/stream_idle.c)
- *   wire     NULL: both ends have one segment, so what is written there is told. Else each has his
- *            own, and the wire brings what is new from one to the other. So it lasts no longer
- *            than the process that wrote it, and nothing else of the other's segment can be seen
+ *   wire     NULL: both ends have one segment, so the other end sees what is written there.
+ *            Otherwise each end has its own, and the wire brings what is new from one to the other.
+ *            Then a segment lasts no longer than the process that wrote it, and nothing else of the
+ *            other's segment can be seen
  *   pull     with a wire: a large block can be read out of the sender's memory; NULL: it cannot
  *   device   with a wire: bytes can go from device memory to device memory; NULL: they cannot
  *
- * Cost: link.wire is a copy of path->wire, for the calls that move bytes compare it with NULL and
- * then use the shared segment in line. No function of a path is called for shared memory there.
+ * Cost: link.wire is a copy of path->wire. The calls that move bytes compare it with NULL, and then
+ * use the shared segment inline. For shared memory they call no function of a path.
  *
- * Contracts. "Sender", "receiver": the stream's snd.lock or rcv.lock is held, or nobody else can
- * have the slot. Cursors are stream offsets, sizes are bytes, times are microseconds. Nothing
- * waits. Errors are -errno; what has none fails quietly once the wire is dead: `channel` tells
- * by -1, and link_user->path_dead is called from the background thread. Callers are in
+ * Contracts. For "sender" and "receiver" the stream's snd.lock or rcv.lock is held, or nobody else
+ * can have the slot. Cursors are stream offsets, sizes are bytes, times are microseconds. Nothing
+ * waits. Errors are -errno. A function that returns none fails quietly once the wire is dead:
+ * `channel` returns -1 then, and the background thread calls link_user->path_dead. Callers are in
  * link_read_enter() or have a stream attached.
  */
 #ifndef RDMASHIM_PATH_H

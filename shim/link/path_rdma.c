@@ -1,6 +1,6 @@
 /*
  * path_rdma.c - the path over a queue pair between two hosts: what the calls and the background
- * thread ask of it (path.h), and what happens when the queue pair dies. How it is made: link_net.c.
+ * thread ask of it (path.h), and what happens when the queue pair dies. link_net.c makes it.
  *
  * Locks: none of its own; rc.h has those of a queue pair.
  */

@@ -1,6 +1,6 @@
 /*
- * path_shm.c - the path over memory that two processes of one host share: the acceptor makes a
- * segment, the connector attaches it. All else is done in line (path.h). Locks: none.
+ * path_shm.c - the path over memory that two processes of one host share. The acceptor makes a
+ * segment, and the connector attaches it. Everything else is done inline (path.h). Locks: none.
  */
 #include <errno.h>
 

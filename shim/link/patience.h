@@ -1,30 +1,32 @@
 /*
- * patience.h - how long calls wait, all together, for peers that do not end what they have
+ * patience.h - how long calls wait, all together, for peers that do not finish what they have
  * begun.
  *
- * A call that must not block waits all the same for what a peer has promised to do at once: the
- * end of a rewind, of a copy out of our memory (PATIENCE_CALL). What must be on TCP for a call
- * of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none
- * of this connection's own: the start of a program, the passing of a descriptor, an epoll
- * instance in another (PATIENCE_START). exec() loses what is not on TCP by then, so it waits as
- * long as our own user's processes may take, whatever they have spent (PATIENCE_EXEC). A peer
- * that never does it holds up a thread, and with it all other connections that this serves.
+ * A call that must not block still waits for what a peer has promised to do at once: the end of a
+ * rewind, or of a copy out of our memory (PATIENCE_CALL). A call that needs the connection on TCP
+ * waits longer (PATIENCE_FALLBACK). It waits not much longer if it is not a call on this
+ * connection: the start of a program, the passing of a descriptor, an epoll instance in another one
+ * (PATIENCE_START). exec() loses what is not on TCP by then. So for our own user's processes it
+ * waits as long as they may take, whatever they have spent (PATIENCE_EXEC). A peer that never
+ * finishes holds up a thread, and with it all other connections that this thread serves.
  *
- * Observes: what was waited in vain, of each user's processes; whether a link had one of those;
- *   since when the link is there.
- * Decides: for how long a call may wait now. A call takes it from a store that fills up by a
- *   twentieth of the time that goes by: for each of the four one for our own user and root, one
- *   for the other hosts, and one for each other user. Whose links are new has a tenth of the
- *   START's, as who just came to hold us up; an honest one's that stands still, because it is
- *   traced or has no CPU, is mostly there for longer.
- * Bounds: the stores' sizes (patience.c). Who has a link more, or a process more, gets hardly more
- *   of it: a moment for each, which an honest one needs in a crowd. Of other users 16 are known
- *   apart, those whose store is full again not at all; more that spend share one store.
- * Switched off: without `peer_users` there are links with our own user and root only. When it runs
- *   out a call that must not block finds nothing, others fail; what that costs where a child or
- *   the next program has the connection says docs/limits.md.
- * Shown: the log, "does not end a rewind". Tested by users that spend, and on recorded waits for a
- *   peer that has a fiftieth of a CPU: tests/unit/test_patience.c.
+ * Observes: the time waited in vain for each user's processes; whether a link had such a wait;
+ *   since when the link exists.
+ * Decides: how long a call may wait now. It takes that time from an allowance, which refills by a
+ *   twentieth of the time that passes. For each of the four purposes there is one allowance for our
+ *   own user and root, one for other hosts, and one for each other user. With a new link, a user's
+ *   allowance for START begins at a tenth of its size: its process may have come just to hold us
+ *   up. An honest process that stands still, because it is traced or has no CPU, mostly has had its
+ *   link for longer.
+ * Bounds: the sizes of the allowances (patience.c). One more link, or process, gets hardly more
+ *   time: a moment for each, which an honest one needs in a crowd. Other users are told apart up to
+ *   16. Those whose allowance is full again need no row. More users that spend share one allowance.
+ * Switched off: without `peer_users` there are links with our own user and root only. When the
+ *   allowance runs out, a call that must not block finds nothing, and others fail. docs/limits.md
+ *   says what that costs if a child or the next program has the connection.
+ * Shown: the log, "does not end a rewind".
+ * Tested by users that spend, and on recorded waits for a peer that has a fiftieth of a CPU:
+ *   tests/unit/test_patience.c.
  *
  * Any thread, no locks.
  */

@@ -2,30 +2,34 @@
  * peer_memory.h - the memory of the process at the other end of a link, read by
  * process_vm_readv(2).
  *
- * The kernel permits what we may read, not what the peer may. So two things are asked.
+ * The kernel checks what we may read, not what the peer may read. So two questions must be
+ * answered.
  *
- * Whose memory it is. A process id says nothing by itself: its process may have become another
- * program (exec), or have ended and left the number to somebody else, while a child of it
- * still holds the link. So the process is pinned by a pidfd of the control socket's other end,
- * which must say after each copy, and before that counts, that the process is still there:
- * then the number was its own all the while. And each read begins with a word that nobody can
- * know beforehand: we write it into the link's shared memory, and read it back through the
- * other process, at the address at which that process says it has this memory. The kernel
- * looks the process's memory up once for one call: if the word is right, all that the call
- * read came out of memory that shows it. exec() takes the link's mapping away. The word comes
- * first: where there is nothing at its address, not a byte of the rest is read.
+ * Whose memory is it? A process id alone does not tell: its process may have become another program
+ * (exec), or have ended and left the number to another process, while a child of it still holds the
+ * link. So the process is pinned by a pidfd of the control socket's other end. After each copy, and
+ * before the copy counts, the pidfd must say that the process is still there. Then the number was
+ * its own all the while.
  *
- * What the peer could do without us. Blocks are read, and addresses of ours told, only while
- * the peer has every right that we have (peer_rights.h): then it could read whatever we can,
- * and has nothing to gain. Its rights are looked at again after LOOK_NS, for a program may
- * give rights up and be taken over then; so are those of each thread of ours. In between ours
- * cannot grow beyond what was compared: nothing but exec adds to the permitted capabilities,
- * and another user takes one of them, which the peer has too.
+ * Each read also begins with a word that nobody can know beforehand. We write it into the link's
+ * shared memory, and read it back through the other process, at the address at which that process
+ * says it has this memory. The kernel looks the process's memory up once for one call. So if the
+ * word is right, all that the call read came out of memory that shows the word; exec() takes the
+ * link's mapping away. The word comes first: if nothing is at its address, not a byte of the rest
+ * is read.
  *
- * Who failed once in any of these is not read from again (link.no_read), nor offered anything.
+ * What could the peer do without us? Blocks are read, and addresses of ours told, only while the
+ * peer has every right that we have (peer_rights.h). Then it could read whatever we can, and has
+ * nothing to gain. Its rights are looked at again after LOOK_NS, since a program may give rights up
+ * and be taken over then. So are those of each thread of ours. In between ours cannot grow beyond
+ * what was compared: nothing but exec adds to the permitted capabilities, and becoming another user
+ * takes one of them, which the peer has, too.
  *
- * Thread-safety: any thread. begin and end with the receiver's lock, and a later begin for the
- * same ring ends an earlier read. Async-signal-safe.
+ * A peer that failed once in any of these is not read from again (link.no_read), and gets no more
+ * offers.
+ *
+ * Thread-safety: any thread. begin and end are called with the receiver's lock; a later begin for
+ * the same ring ends an earlier read. Async-signal-safe.
  */
 #ifndef RDMASHIM_PEER_MEMORY_H
 #define RDMASHIM_PEER_MEMORY_H

@@ -1,8 +1,8 @@
 /*
- * peer_rights.h - what a process may read of others, as far as the kernel's own check for it asks
- * (ptrace(2), "Ptrace access mode checking"), and by what it is kept in a sandbox. From /proc.
+ * peer_rights.h - what a process may read of others, as far as the kernel's own check goes
+ * (ptrace(2), "Ptrace access mode checking"), and what sandbox it is in. It reads /proc.
  *
- * Async-signal-safe, no locks but fd_number_lock(); about 30 us.
+ * Async-signal-safe, no locks but fd_number_lock(); takes about 30 us.
  */
 #ifndef RDMASHIM_PEER_RIGHTS_H
 #define RDMASHIM_PEER_RIGHTS_H

@@ -1,10 +1,11 @@
 /*
  * rights.h - descriptors that processes pass each other over AF_UNIX (SCM_RIGHTS, unix(7)).
  *
- * Who has got a descriptor must close it, and the close of one asks its maker: the daemon of a
- * FUSE file may never answer, and then not even SIGKILL ends the process. So none is received
- * from anybody of whom the kernel has not said that he may pass us some (rights_taken_from()),
- * and what comes is of a kind whose close asks nobody, or is closed apart (closer.h).
+ * A process that has got a descriptor must close it. That may wait for another process: the daemon
+ * of a FUSE file may never answer, and then not even SIGKILL ends the closing process. So we
+ * receive a descriptor only if the kernel has named a sender that may pass us some
+ * (rights_taken_from()). What comes must be of a kind whose close waits for nobody, or it is closed
+ * apart (closer.h).
  *
  * Any thread. No locks but fd_number_lock().
  */

@@ -1,6 +1,6 @@
 /*
- * wire.h - who sleeps on the wire of a link (path.h), and what it says. A stream without a link,
- * and one whose ends share a segment, have none: then nothing is done.
+ * wire.h - which threads sleep on the wire of a link (path.h), and what the wire reports. A stream
+ * without a link, or whose ends share a segment, has no wire: then nothing is done.
  */
 #ifndef RDMASHIM_WIRE_H
 #define RDMASHIM_WIRE_H
