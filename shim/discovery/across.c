@@ -1,11 +1,11 @@
 /*
- * across.c - the search across network namespaces of one host (docs/namespaces.md). Streams learn
- * their ISNs first; then the client asks over links and knocks at the name, as in one namespace.
- * What is said besides, here and there, is all in this file; search.c, discovery_callers.c and
- * discovery_ctl.c call it at its place in theirs.
+ * across.c - the search across network namespaces of one host (docs/namespaces.md). Streams first
+ * learn their ISNs. Then the client asks over links and connects to the name, as in one namespace.
+ * All additional messages are in this file. search.c, discovery_callers.c and discovery_ctl.c call
+ * it at the right places.
  *
- * Owns of a stream's search what begins with `across`, and of a link what it has of the other
- * namespace.
+ * Owns the fields of a stream's search that begin with `across`, and what a link has of the other
+ *   namespace.
  *
  * Background thread only. Locks: a stream's rcv.lock or snd.lock, each for one step.
  */

@@ -1,5 +1,5 @@
 /*
- * across.h - the search across network namespaces of one host (docs/namespaces.md): what the
+ * across.h - the search across network namespaces of one host (docs/namespaces.md), as far as the
  * policy's cross_ns_dir and key_file add to it. Background thread only.
  */
 #ifndef RDMASHIM_ACROSS_H

@@ -1,11 +1,11 @@
 /*
- * across_left.c - names that a killed process left in the policy's cross_ns_dir. That may be
- * one that cannot be listed, so each process that has names there writes them down, in a file that
- * is locked for as long (flock): one whose lock is to be had is a dead one's, and the next process
- * of the same user and key takes away what it says, and the file.
+ * across_left.c - names that a killed process left in the policy's cross_ns_dir. That directory may
+ * not be listable. So each process that has names there writes them into a file, which it keeps
+ * locked (flock). If that lock is free, its process is dead. The next process of the same user and
+ * key removes the names in the file, and the file.
  *
- * The file's name is a mac, as those of the names are. What it says is no more than believed to be
- * names of ours: they must be sockets of our user, and so many at most.
+ * The file's name is a mac, as the names are. Its contents are believed only so far: the names must
+ * be sockets of our user, and at most a certain number.
  *
  * Background thread only. Locks: none.
  */

@@ -1,6 +1,6 @@
 /*
  * across_name.c - what the two ends of a connection between network namespaces know and others do
- * not (docs/namespaces.md): a name in the policy's cross_ns_dir, and macs that say who they are.
+ * not (docs/namespaces.md): a name in the policy's cross_ns_dir, and macs that prove who they are.
  *
  * Background thread only. Locks: none.
  */

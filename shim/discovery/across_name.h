@@ -1,6 +1,6 @@
 /*
- * across_name.h - the files of the policy's cross_ns_dir: what across_name.c and across_left.c have
- * of each other. Background thread only.
+ * across_name.h - the files of the policy's cross_ns_dir: what across_name.c and across_left.c
+ * share. Background thread only.
  */
 #ifndef RDMASHIM_ACROSS_NAME_H
 #define RDMASHIM_ACROSS_NAME_H

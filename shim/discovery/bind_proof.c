@@ -1,9 +1,9 @@
 /*
  * bind_proof.c - BIND and BOUND, and what they prove: that the process at the other end of a link
  * has the other end of the stream's connection, and between hosts that it is one connection.
- * Called by discovery_ctl.c and search.c, and calls neither.
+ * discovery_ctl.c and search.c call this file, which calls neither.
  *
- * Background thread only. Locks: of a stream its rcv.lock; under it a link's out_lock.
+ * Background thread only. Locks: a stream's rcv.lock, and below it a link's out_lock.
  */
 #include "discovery/discovery_ctl.h"
 

@@ -1,7 +1,7 @@
 /*
- * discovery_callers.c - those who connect to a name of ours (search.c) and have not said HELLO
- * yet: anybody on this host may connect, and is let in only if the kernel says that he may be
- * the one that we wait for.
+ * discovery_callers.c - processes that have connected to a name of ours (search.c) and have not
+ * sent HELLO yet. Anybody on this host may connect. A process is let in only if the kernel says
+ * that it may be the one that we wait for.
  *
  * Owns their sockets. Background thread only.
  */

@@ -1,11 +1,11 @@
 /*
- * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a
- * slot and gives it back, and every record that comes, checked and handed to whom it concerns. The
- * proofs that must come before a slot are bind_proof.c's.
- * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask
- * is search.c's, which hears of each answer.
- * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one
- * step; under rcv.lock a link's out_lock.
+ * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a slot
+ * and gives it back. Every record is checked here and passed to the code that it concerns.
+ * bind_proof.c has the proofs that must come before a slot.
+ * Owns which slots of a link are in use (slot_used) and who asked for one. search.c decides when
+ *   and where to ask, and is told of each answer.
+ * Background thread only. Locks: a stream's rcv.lock, its snd.lock or both, each for one step;
+ * below rcv.lock a link's out_lock.
  */
 #include "discovery/discovery_ctl.h"
 

@@ -1,6 +1,6 @@
 /*
- * discovery_ctl.h - between search.c, which searches, search_result.c, which hears what becomes of
- * it, and discovery_ctl.c, which speaks over links. Background thread only.
+ * discovery_ctl.h - what three files share: search.c, which searches, search_result.c, which
+ * handles the results, and discovery_ctl.c, which speaks over links. Background thread only.
  */
 #ifndef RDMASHIM_DISCOVERY_CTL_H
 #define RDMASHIM_DISCOVERY_CTL_H

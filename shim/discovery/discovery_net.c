@@ -1,21 +1,21 @@
 /*
- * discovery_net.c - the discovery port: how the libraries at the two ends of a TCP connection
- * meet from host to host, and how they prove to each other who they are.
+ * discovery_net.c - the discovery port: how the libraries at the two ends of a TCP connection meet
+ * from host to host, and how they prove to each other who they are.
  *
  *   client's process              holder of the port                     server's process
- *   CALL(tuple, nonce) ---------> has it the stream? else passes the ---> name of the tuple,
- *   AF_UNIX datagram
- *   ANSWER(nonce, mac) <------------------- connection and CALL by SCM_RIGHTS
- *   ------------------------'
+ *   CALL(tuple, nonce) ---------> has it the stream? if not, it passes --> name of the tuple, an
+ *                                 connection and CALL by SCM_RIGHTS        AF_UNIX datagram
+ *   ANSWER(nonce, mac) <------------------------------------------------'
  *   PROOF(mac), then the link's HELLO ----------------------------------> link_net_welcome()
  *
- * Any process that needs the port tries to bind it while it waits, so the port has a new holder
- * soon after the old one died. The holder is trusted with nothing: it sees a CALL and passes on
- * a descriptor, of calls of other versions, too. Both macs are over the tuple, both nonces, both
- * hosts' boot ids and process ids, and the role, so that neither can be used twice or for the
- * other. Where the policy trusts the other host by its address instead, that of the control
- * connection counts. In both cases that must be the address which the stream's own peer has. The
- * macs are made in net_proof.c, the port is discovery_port.c's.
+ * Any process that needs the port tries to bind it while it waits. So the port has a new holder
+ * soon after the old one died. The holder is trusted with nothing. It sees a CALL and passes on a
+ * descriptor, also for calls of other versions.
+ *
+ * Both macs cover the tuple, both nonces, both hosts' boot ids and process ids, and the role. So
+ * neither mac can be used twice, or for the other role. If the policy trusts the other host by its
+ * address instead, the address of the control connection counts. In both cases that must be the
+ * address of the stream's own peer. net_proof.c makes the macs, discovery_port.c has the port.
  *
  * Background thread only, no locks.
  */

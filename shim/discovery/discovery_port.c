@@ -1,6 +1,6 @@
 /*
- * discovery_port.c - who has the discovery port, and the names of accepting ends, by which its
- * holder hands them their calls. Background thread only, no locks.
+ * discovery_port.c - who has the discovery port, and the names of accepting ends, to which its
+ * holder passes their calls. Background thread only, no locks.
  */
 #include "discovery/discovery_ctl.h"
 #include "discovery/discovery_net.h"

@@ -1,11 +1,11 @@
 /*
  * discovery_sock.h - the name at which the two ends of a TCP connection find each other on one
- * host: in the abstract AF_UNIX space, or in the directory that the policy names
- * (discovery_dir). Background thread only.
+ * host: in the abstract AF_UNIX space, or in the directory that the policy names (discovery_dir).
+ * Background thread only.
  *
- * The directory does not widen what may meet: both ends must be in one network namespace,
- * because the kernel's word on who holds the other end (identity.h) holds for one. It narrows
- * it, to those who may write there, and does without abstract names.
+ * The directory does not widen what may meet. Both ends must be in one network namespace, because
+ * the kernel's word on who holds the other end (identity.h) holds for one. It narrows that to
+ * processes that may write there, and needs no abstract names.
  */
 #ifndef RDMASHIM_DISCOVERY_SOCK_H
 #define RDMASHIM_DISCOVERY_SOCK_H

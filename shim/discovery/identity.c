@@ -1,5 +1,7 @@
-/* identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any);
- * never blocks for long (netlink answers at once). */
+/*
+ * identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any
+ * thread); never blocks for long (netlink answers at once).
+ */
 #include "discovery/identity.h"
 
 #include <errno.h>

@@ -1,22 +1,23 @@
 /*
  * identity.h - who holds the other end of a TCP connection on this host, as the kernel says.
  *
- * A process proves that it holds the other end by passing a descriptor of that very socket
- * (SCM_RIGHTS) that is good for nothing else: one of O_PATH, by which nobody can read, write,
- * lock or change the connection, nor keep it open (base/proof.h). /proc says which socket it is
- * of; that is compared with what sock_diag (linux/inet_diag.h, man 7 sock_diag) knows about the
- * reversed 4-tuple in our own network namespace: the inode must be the same, the owner's uid
- * must be the uid of the process at the other side of the control socket, and not the overflow
- * uid, behind which all unmapped users of a user namespace look alike.
+ * A process proves that it holds the other end by passing an O_PATH descriptor of that very socket
+ * (SCM_RIGHTS). With it nobody can read, write, lock or change the connection, or keep it open
+ * (base/proof.h). statx(2) says which socket it is of. That is compared with what sock_diag
+ * (linux/inet_diag.h, man 7 sock_diag) knows about the reversed 4-tuple in our own network
+ * namespace. The inode must be the same. The owner's uid must be the uid of the process at the
+ * other side of the control socket. It must not be the overflow uid, behind which all unmapped
+ * users of a user namespace look alike.
  *
- * Whether the other end has the library at all, sock_diag tells, too: ours bear a mark, an
- * option that means nothing to TCP and that anybody may read there (IP_MULTICAST_LOOP off;
- * accepted sockets have their listener's). A hint about how long to search, no more: anybody may
- * set it, and a socket may have been made before the library was there.
+ * sock_diag also tells whether the other end has the library at all. Sockets of ours have a mark,
+ * an option that means nothing to TCP and that anybody may read there (IP_MULTICAST_LOOP off;
+ * accepted sockets have their listener's). The mark is only a hint about how long to search:
+ * anybody may set it, and a socket may have been made before the library was there.
  *
- * Whether the two ends are ends of one connection at all: a proxy may keep the addresses of both
- * sides, and then there are two, of which each end sees the same names. On one host the route
- * says so, between hosts the timestamp of the SYN that the accepting end got (identity_syn()).
+ * The two ends may not belong to one connection at all. A proxy may keep the addresses of both
+ * sides, and then there are two connections, of which each end sees the same addresses. On one host
+ * the route tells them apart, between hosts the timestamp of the SYN that the accepting end got
+ * (identity_syn()).
  */
 #ifndef RDMASHIM_IDENTITY_H
 #define RDMASHIM_IDENTITY_H

@@ -1,6 +1,6 @@
 /*
- * net_call.h - a call at the discovery port, under way: between discovery_net.c, which has the
- * table of them, and net_proof.c. Background thread only.
+ * net_call.h - a call in progress at the discovery port, for discovery_net.c, which has the table
+ * of calls, and net_proof.c. Background thread only.
  */
 #ifndef RDMASHIM_NET_CALL_H
 #define RDMASHIM_NET_CALL_H

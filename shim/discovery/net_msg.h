@@ -1,8 +1,8 @@
 /*
- * net_msg.h - what is said at the discovery port between hosts (docs/protocol.md). By
- * discovery_net.c, and by rdmastat's doctor, which only asks whether somebody of us is there.
+ * net_msg.h - the messages of the discovery port between hosts (docs/protocol.md). discovery_net.c
+ * uses them, and so does rdmastat's doctor, which only asks whether one of our processes is there.
  *
- * Wire; fixed size, little-endian hosts only.
+ * Wire format: fixed size, little-endian hosts only.
  */
 #ifndef RDMASHIM_NET_MSG_H
 #define RDMASHIM_NET_MSG_H

@@ -1,7 +1,7 @@
 /*
- * net_proof.c - the messages of the discovery port (net_msg.h): how they are filled and judged,
- * whom the policy trusts, and the macs that prove the key. Called by discovery_net.c, and does not
- * call it.
+ * net_proof.c - the messages of the discovery port (net_msg.h): how they are filled in and judged,
+ * whom the policy trusts, and the macs that prove the key. discovery_net.c calls this file, which
+ * does not call it.
  *
  * Background thread only, no locks.
  */

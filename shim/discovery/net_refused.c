@@ -1,5 +1,5 @@
 /*
- * net_refused.c - hosts that said no, or nothing, at the discovery port, and are not called
+ * net_refused.c - hosts that refused, or did not answer, at the discovery port, and are not called
  * again for a while.
  *
  * Background thread only, no locks.

@@ -1,5 +1,7 @@
-/* netkey.c - see netkey.h. The file is read again for each proof, and the key wiped after it:
- * neither a core file nor whoever may read our memory finds it. */
+/*
+ * netkey.c - see netkey.h. The file is read again for each proof, and the key is wiped after it, so
+ * that neither a core file nor a process that may read our memory shows it.
+ */
 #include "discovery/netkey.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /*
- * netkey.h - what proves a library of ours on another host: HMAC-SHA256 over the handshake with
- * the key of the policy's key_file, by libnettle, which has no state of its own and is loaded at
- * first need.
+ * netkey.h - what proves a library of ours on another host: an HMAC-SHA256 over the handshake with
+ * the key of the policy's key_file. libnettle computes it, which has no state of its own and is
+ * loaded at first need.
  *
  * Background thread only.
  */

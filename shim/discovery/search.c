@@ -1,13 +1,13 @@
 /*
- * search.c - how the two processes that hold the ends of one TCP connection find each other on
- * one host: the search of each stream, from its start until it has a slot on a link or stays on
- * TCP. What becomes of it is search_result.c's, what is said over a link discovery_ctl.c's, hosts
- * that meet are discovery_net.c's, who connects is let in by discovery_callers.c.
+ * search.c - how the two processes that hold the ends of one TCP connection find each other on one
+ * host: the search of each stream, from its start until it has a slot on a link or stays on TCP.
+ * search_result.c handles its results, discovery_ctl.c what is said over a link, discovery_net.c
+ * hosts that meet, and discovery_callers.c lets in those who connect.
  *
- * Owns when a search has its turn, and of a stream the fields `search`, with search_result.c.
+ * Owns when a search has its turn, and, with search_result.c, the fields `search` of a stream.
  *
- * The accepting side opens a discovery socket (discovery_sock.h) whose name is the 4-tuple, for
- * as long as it takes; the connecting side first asks over links that exist, then connects
+ * The accepting side opens a discovery socket (discovery_sock.h) named after the 4-tuple, for as
+ * long as the search takes. The connecting side first asks over existing links, then connects
  * there.
  *
  *   client                                   server
@@ -20,7 +20,7 @@
  *
  * Both ends then let their sending halves earn (stream_try_cut).
  *
- * Background thread only. Locks: a stream's rcv.lock, for its names.
+ * Background thread only. Locks: a stream's rcv.lock, for its addresses.
  */
 #include "discovery/discovery_ctl.h"
 

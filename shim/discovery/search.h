@@ -1,6 +1,6 @@
 /*
  * search.h - searches for the other end (search.c, search_result.c, discovery_ctl.c,
- * discovery_callers.c). Background thread only. What one has found: ../conn/search.h.
+ * discovery_callers.c). Background thread only. ../conn/search.h has what a search has found.
  */
 #ifndef RDMASHIM_DISCOVERY_SEARCH_H
 #define RDMASHIM_DISCOVERY_SEARCH_H

@@ -1,9 +1,10 @@
 /*
- * search_result.c - what becomes of the search of a stream: the name that it has open, how it ends,
- * and what an answer, a refusal, the end of a link or of a call make of it. search.c searches; it
- * calls this file, as do discovery_ctl.c and discovery_net.c, and is not called from here.
+ * search_result.c - the results of a stream's search: the name that it has open, how the search
+ * ends, and what follows from an answer, a refusal, or the end of a link or a call. search.c
+ * searches. It calls this file, as do discovery_ctl.c and discovery_net.c, and this file calls none
+ * of them.
  *
- * Owns the discovery sockets that are open (search.fd), and how many there are.
+ * Owns the discovery sockets that are open (search.fd), and their number.
  *
  * Background thread only, called without locks.
  */
