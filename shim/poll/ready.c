@@ -1,10 +1,10 @@
 /*
- * ready.c - which fds the application's epoll instances have, and what must be looked at.
+ * ready.c - which fds the application's epoll instances have, and which of them must be looked at.
  *
  * Owns the registry of each instance (by fd, and by data so that a kernel event finds its item),
- * the ready lists, what is parked, and the entry points that streams call: ready_attention,
- * ready_arm, ready_stream_forget. See ready_int.h for the lock order; this file takes
- * stream.reg.lock and epoll.lock.
+ *   the ready lists, the parked items, and the entry points that streams call: ready_attention,
+ *   ready_arm, ready_stream_forget. ready_int.h has the lock order; this file takes stream.reg.lock
+ *   and epoll.lock.
  */
 #include "base/shim.h"
 #include "conn/stream_life.h"

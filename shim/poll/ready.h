@@ -1,10 +1,10 @@
 /*
- * ready.h - poll, select and epoll over streams: what the kernel cannot see is synthesised.
+ * ready.h - poll, select and epoll over streams: events that the kernel cannot see are synthesised.
  *
- * All return what the libc call returns on success, or -errno. Timeouts are absolute
- * CLOCK_MONOTONIC nanoseconds, UINT64_MAX = for ever, 0 = do not wait.
- * Locks: registry order is stream.reg.lock -> epoll.lock; neither is held while sleeping; none of
- * the functions takes a stream's direction lock.
+ * All functions return what the libc call returns on success, or -errno. Timeouts are absolute
+ * CLOCK_MONOTONIC nanoseconds; UINT64_MAX means for ever, 0 do not wait.
+ * Locks: registry order is stream.reg.lock -> epoll.lock. Neither is held while sleeping. No
+ * function takes a stream's direction lock.
  */
 #ifndef RDMASHIM_READY_H
 #define RDMASHIM_READY_H

@@ -1,13 +1,13 @@
 /*
- * ready_bits.c - what one registration says: by the kernel, by the stream's paths, and what the
- * kernel shall have of it.
+ * ready_bits.c - the events of one registration: those of the kernel and of the stream's paths, and
+ * which of them the kernel shall report.
  *
- * Kernel interest of a cut stream: IN and OUT only while the kernel may answer for them; if
- * neither, the rest is edge-triggered, because the home socket's RDHUP or HUP may stay up while
- * the path still has bytes. It is corrected in the application's own threads only, in waits and
- * in epoll_ctl.
+ * Kernel interest of a cut stream: IN and OUT only while the kernel may answer for them. If it may
+ * answer for neither, the rest is edge-triggered, because the home socket's RDHUP or HUP may stay
+ * up while the path still has bytes. The interest is corrected in the application's own threads
+ * only, in waits and in epoll_ctl.
  *
- * Locks: all with e->lock held.
+ * Locks: all functions are called with e->lock held.
  */
 #include "poll/ready_int.h"
 

@@ -1,9 +1,9 @@
 /*
- * ready_ctl.c - epoll_ctl over streams: what the application registers goes to the kernel in the
- * form that the stream's paths need (item_wanted()) and into the instance's registry, armed if
- * the stream may be cut.
+ * ready_ctl.c - epoll_ctl over streams. What the application registers goes to the kernel in the
+ * form that the stream's paths need (item_wanted()), and into the instance's registry, armed if the
+ * stream may be cut.
  *
- * A registration that the fast path cannot serve makes the stream fall back for good; then the
+ * A registration that the fast path cannot serve makes the stream fall back for good. Then the
  * kernel alone answers.
  *
  * Locks: stream.reg.lock, epoll.lock; none while a stream falls back.

@@ -1,12 +1,12 @@
 /*
  * ready_epoll.c - epoll_wait over streams.
  *
- * An instance without armed streams waits in the kernel and pays for a counter. One with armed
- * streams runs the active loop: drain the links' dirty bits, walk the ready list, look into the
- * kernel now and then, spin a little, sleep in the kernel with the instance's bell armed.
+ * An instance without armed streams waits in the kernel and only pays for a counter. An instance
+ * with armed streams runs the active loop: drain the links' dirty bits, walk the ready list, look
+ * into the kernel now and then, spin a little, sleep in the kernel with the instance's bell armed.
  *
- * Sleepers share one bell, which wakes one of them: whoever leaves while others sleep arms it
- * again and rings if there is more to report, as the kernel does for a level-triggered ready
+ * Sleepers share one bell, which wakes one of them. A thread that leaves while others sleep arms it
+ * again, and rings it if there is more to report, as the kernel does for a level-triggered ready
  * list.
  *
  * Locks: stream.reg.lock, epoll.lock; no lock while sleeping or while a stream is told something.

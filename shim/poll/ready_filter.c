@@ -1,6 +1,6 @@
 /*
- * ready_filter.c - what epoll_wait tells: the ready list, and the kernel's events, which are passed
- * on, dropped, or mean something else while a stream is cut.
+ * ready_filter.c - what epoll_wait reports: the ready list, and the kernel's events. While a stream
+ * is cut these are passed on, dropped, or mean something else.
  *
  * Locks: epoll.lock, inside link_read; none while a stream is told something.
  */

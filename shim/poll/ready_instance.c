@@ -1,9 +1,9 @@
 /*
- * ready_instance.c - life of an epoll instance: made, duplicated, closed, shared with other
- * processes, over a fork.
+ * ready_instance.c - the life of an epoll instance: how it is made, duplicated, closed, shared with
+ * other processes, and kept over a fork.
  *
- * Owns the slabs of struct epoll and struct epitem. See ready_int.h for the lock order; this
- * file takes epoll.lock and the two slab locks.
+ * Owns the slabs of struct epoll and struct epitem. ready_int.h has the lock order; this file takes
+ *   epoll.lock and the two slab locks.
  */
 #include "base/shim.h"
 #include "poll/ready_int.h"

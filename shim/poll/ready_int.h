@@ -1,18 +1,18 @@
 /*
  * ready_int.h - what the files of poll/ share.
  *
- * A struct epoll mirrors one epoll instance of the application: which fds are registered, for
- * what, with which data. The kernel's registrations keep the application's own data, so that an
- * instance without armed streams needs no translation. An item is *armed* when its stream may be
- * cut: then the instance has a bell in the kernel's set and its waits go through the active
- * loop.
+ * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what,
+ * with which data. The kernel's registrations keep the application's own data, so that an instance
+ * without armed streams needs no translation. An item is *armed* when its stream may be cut. Then
+ * the instance has a bell in the kernel's set, and its waits go through the active loop.
  *
  * Locks: epoll.taking -> stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item
- * into or taken out of a stream's list only with both held; everything else of an item and of an
- * instance is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't
- * block (epoll_ctl), and e->epfd is open, because ready_epoll_forget_fd() takes the lock before
- * the kernel's close. Freed instances are reused, never unmapped. Of items the memory goes, too:
- * none is looked at but under the lock of its instance, or of its stream.
+ * is put into or taken out of a stream's list only with stream.reg.lock and epoll.lock held;
+ * everything else of an item and of an instance is under epoll.lock. Under epoll.lock the kernel is
+ * only asked for things that don't block (epoll_ctl), and e->epfd is open, because
+ * ready_epoll_forget_fd() takes the lock before the kernel's close. Freed instances are reused,
+ * never unmapped. The memory of items is given back, so an item is looked at only under the lock of
+ * its instance or of its stream.
  */
 #ifndef RDMASHIM_READY_INT_H
 #define RDMASHIM_READY_INT_H

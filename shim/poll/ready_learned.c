@@ -1,6 +1,6 @@
 /*
- * ready_learned.c - epoll and the error queues of streams that learn their ISNs (netns/learn.h):
- * what the kernel calls ERR is passed on if it is the connection's.
+ * ready_learned.c - epoll and the error queues of streams that learn their ISNs (netns/learn.h). An
+ * ERR from the kernel is passed on only if it is the connection's own.
  *
  * Locks: stream.reg.lock; epoll.lock. None while a stream is asked.
  */

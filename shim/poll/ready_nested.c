@@ -1,22 +1,24 @@
 /*
- * ready_nested.c - an instance that is waited for through its descriptor: by another instance,
- * by poll or select.
+ * ready_nested.c - an instance that is waited for through its descriptor: by another instance, by
+ * poll or select.
  *
- * Such an instance is *watched*. Its bell is always armed, also while nobody sleeps in the
- * instance, or it has rung and is in the kernel's ready list of the instance, so the kernel
- * tells the outer wait, at any depth, as of any descriptor: an edge for each ring, a level until
- * somebody asks. Two things keep that true: - who takes the bell's event out of that list, by a
- * wait in the instance or by silencing the bell, arms it, looks, and
- *   rings it himself if there is something (ready_settle());
- * - who queues what the paths have to say rings an armed bell (ready_attention()).
+ * Such an instance is *watched*. Its bell is always armed, even while nobody sleeps in the
+ * instance, or it has rung and is in the kernel's ready list of the instance. So the kernel tells
+ * the outer wait, at any depth, as for any descriptor: an edge for each ring, a level until
+ * somebody asks. Two rules keep that true:
  *
- * A bell rings for more than what the application asked for, and what it rang for may have been
- * taken since. So an outer wait of ours does not pass the kernel's word on before it is proved
- * (ready_proved()): nothing by the paths, the bell silenced and armed, nothing still, then the
- * kernel's word is true or false. Who waits in the instance itself pays for none of that but the
- * settling, once for each ring that he hears of. tests/sim/nested.pml is the model.
+ * - A thread that takes the bell's event out of that list, by a wait in the instance or by
+ *   silencing the bell, arms the bell, looks, and rings it itself if there is something
+ *   (ready_settle()).
+ * - A thread that queues what the paths have to report rings an armed bell (ready_attention()).
  *
- * What waits by other ways, io_uring, is *foreign*: its streams stay on TCP.
+ * A bell rings for more than the application asked for, and what it rang for may have been taken
+ * since. So an outer wait of ours proves the kernel's word before it passes it on (ready_proved()):
+ * it finds nothing on the paths, silences and arms the bell, and finds nothing still; then the
+ * kernel's word shows whether it was true. A wait in the instance itself only pays for the
+ * settling, once for each ring that it hears of. tests/sim/nested.pml is the model.
+ *
+ * An instance that is waited for in other ways (io_uring) is *foreign*: its streams stay on TCP.
  *
  * Locks: stream.reg.lock, epoll.lock of one instance at a time.
  */

@@ -1,8 +1,9 @@
 /*
- * ready_pset.c - what poll and select wait for: the entries, and what paths and kernel say of them.
+ * ready_pset.c - what poll and select wait for: the entries, and what paths and kernel report of
+ * them.
  *
- * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds
- * busy and then maps its own.
+ * Locks: none. Only its scratch memory, one for each thread, is not re-entrant. A signal handler
+ * that finds it busy maps its own.
  */
 #include "conn/stream.h"
 #include "conn/stream_learn.h"

@@ -1,9 +1,9 @@
 /*
  * ready_pset.h - one call of poll or select: what it waits for.
  *
- * It works on copies: a pollfd array for the kernel, with the thread's bell as its last entry but
- * one and, if a stream is on RDMA, its link's completion channel after that (of one link; for
- * others the background thread rings), and an array that says what each fd is to us.
+ * It works on copies. One is a pollfd array for the kernel. Its last entry but one is the thread's
+ * bell. If a stream is on RDMA, its link's completion channel comes after that (of one link; for
+ * others the background thread rings). The other is an array that says what each fd is to us.
  */
 #ifndef RDMASHIM_READY_PSET_H
 #define RDMASHIM_READY_PSET_H

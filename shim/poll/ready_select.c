@@ -1,5 +1,5 @@
 /*
- * ready_select.c - select over streams: its sets as entries, and back. Locks: none.
+ * ready_select.c - select over streams: its sets are turned into entries, and back. Locks: none.
  */
 #include "poll/ready_pset.h"
 

@@ -1,6 +1,6 @@
 /*
- * ready_wait.h - one epoll_wait call, between ready_epoll.c, which waits, and ready_filter.c, which
- * says what is told.
+ * ready_wait.h - one epoll_wait call, shared by ready_epoll.c, which waits, and ready_filter.c,
+ * which decides what is reported.
  */
 #ifndef RDMASHIM_READY_WAIT_H
 #define RDMASHIM_READY_WAIT_H
