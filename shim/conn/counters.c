@@ -1,5 +1,7 @@
 /*
- * counters.c - the process's counter file: made with the first stream, anew in a forked child.
+ * counters.c - the process's counter file, which is made with the first stream, and anew in a
+ * forked child.
+ *
  * Lock: `first` (a leaf).
  */
 #include "base/fdtab.h"

@@ -1,8 +1,8 @@
 /*
  * device.h - a stream's blocks of device memory to and from another host (stream_device.c).
  *
- * Owns: the sender's blocks on the way, which may also be some that a peer on this host still
- * reads; the receiver's ring in device memory.
+ * Owns: the sender's blocks in flight, including blocks that a peer on this host still reads; the
+ *   receiver's ring in device memory.
  * Lock: snd.lock for `out` and `held_until_us`, rcv.lock for `in` and `lost`.
  */
 #ifndef RDMASHIM_DEVICE_H

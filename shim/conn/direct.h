@@ -1,15 +1,15 @@
 /*
  * direct.h - direct offers of a stream: blocks that the receiver copies out of the sender's memory.
  *
- * Observes: whether an offer was taken, or waited for in vain (stream_direct.c). Decides:
- * whether the next block is offered (`backoff`), apart for plain ones and for those with a
- *   snapshot on a device.
- * Bounds: after one that nobody took in its time (200 us, see stream_direct.c for those with a
- *   snapshot) DIRECT_SKIP_FIRST are left out, twice as many each time, to DIRECT_SKIP_MOST; one
- *   that is taken ends that.
- * Switched off: for a whole link, by a peer that may not, or twice did not finish, a read.
- * Shown: `rdmastat why`, not-taken, when it comes to DIRECT_SKIP_TOLD.
- * Lock: snd.lock for the sender's; rcv.lock for the receiver's, which is `reading`.
+ * Observes: whether an offer was taken, or was waited for in vain (stream_direct.c).
+ * Decides: whether the next block is offered (`backoff`), separately for plain blocks and for those
+ *   with a snapshot on a device.
+ * Bounds: after a block that nobody took in its time, DIRECT_SKIP_FIRST blocks are not offered,
+ *   twice as many each time, up to DIRECT_SKIP_MOST. That time is 200 us; stream_direct.c has the
+ *   times for blocks with a snapshot. A block that is taken ends the pause.
+ * Switched off: for a whole link, by a peer that may not read, or twice did not finish a read.
+ * Shown: `rdmastat why`, not-taken, once the pause reaches DIRECT_SKIP_TOLD.
+ * Lock: snd.lock for the sender's fields; rcv.lock for the receiver's, which is `reading`.
  * Tested on recorded offers: tests/unit/test_offers.c.
  */
 #ifndef RDMASHIM_DIRECT_H

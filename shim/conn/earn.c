@@ -1,32 +1,34 @@
 /*
  * earn.c - when a connection has moved so much that it is worth an upgrade, and what became of
- * those that were.
+ * those that were upgraded.
  *
- * An upgrade and its end cost both ends some hundred microseconds of CPU, which a request and
- * its answer win back a few at a time. Whether a connection lives on after its first 16 requests
- * nobody knows; but how it was with the others to the same port is known. An end that has seen
- * most of them go before they had moved EARN_MUCH times what they had when they earned makes the
- * next ones move as much first: those that end pay nothing, those that live on lose little. Both
- * ends see the same lengths, so both mostly come to the same. Where they do not, the client that
- * has earned asks over a link that there is, and the server, which need not have, answers. With
- * no link they meet only when both search: so who was not found is searched for again when the
- * connection has moved so much (search.c), which is when an end that waits with it does, too.
- * Twice more after that: an end whose process stands still, or has no CPU, is not there for a
- * while, and what the kernel's buffers take from the other meanwhile is no sign of it.
+ * An upgrade and its end cost both ends some hundred microseconds of CPU. A request and its answer
+ * win back a few of them at a time. Nobody knows whether a connection lives on after its first 16
+ * requests, but it is known how long others to the same port lived. If an end has seen most of them
+ * end before they had moved EARN_MUCH times what they had when they earned, it makes the next ones
+ * move as much first. Connections that end then pay nothing, and those that live on lose little.
  *
- * A place is a port and a program: at the end that accepted its own port, at the one that
- * connected the peer's, with the address. Places are kept by a hash and two of them may share
- * one entry: the later one takes it. All counts are approximate. With `earn_share` they are
- * exchanged with a file that all processes of the user on this host share (policy/places.h):
- * read when the process has its first socket, and whenever it has learned something itself; what
- * that says wrongly costs a search, or makes a connection earn later.
+ * Both ends see the same lengths, so they mostly decide alike. Where they do not, and there is a
+ * link, the client that has earned asks over it, and the server answers even if its end has not
+ * earned. Without a link they meet only when both search. So if nobody was found, the search is
+ * repeated when the connection has moved EARN_MUCH times as much (search.c), which is when an end
+ * that holds back searches, too. It is repeated twice more after that: the process at the other end
+ * may stand still or have no CPU for a while, and what the kernel's buffers take from us meanwhile
+ * does not show that it lives.
  *
- * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at
- * once: at accept(), connect(), or their first byte. They are judged as if they had earned by as
- * much as the last one that had.
+ * A place is a port and a program. At the end that accepted the port is its own; at the end that
+ * connected it is the peer's, with the address. Places are kept by a hash, and two of them may
+ * share one entry, which the later one takes. All counts are approximate. With `earn_share` they
+ * are exchanged with a file that all processes of the user on this host share (policy/places.h). A
+ * process reads it when it has its first socket, and whenever it has learned something itself.
+ * Wrong words in it cost a search, or make a connection earn later.
  *
- * Locks: `shared.lock`, a leaf but for fd_number_lock(); only ever tried. Files are used with no
- * lock of a stream held.
+ * If EARLY connections more lived on than ended, where one that ended counts as four, the next ones
+ * are upgraded at once: at accept(), connect(), or their first byte. They are judged as if they had
+ * earned by as much as the last connection that earned by its own bytes.
+ *
+ * Locks: `shared.lock`, a leaf but for fd_number_lock(); it is only ever tried. Files are used with
+ * no lock of a stream held.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,10 +1,12 @@
 /*
  * earn.h - whether a stream is worth an upgrade, and whether others like it were (earn.c).
  *
- * Observes: bytes and rounds, approximately, in plain calls; how long upgraded streams went on.
- * Decides: when the other end is searched for, and when again after nobody was found.
- * Switched off by earn_bytes 0: then at once. Nothing is counted once it has earned.
- * Lock: none while it is young (a lost count does no harm), then those of both halves.
+ * Observes: bytes and rounds of plain calls, approximately; how long upgraded streams went on.
+ * Decides: when the other end is searched for, and when the search is repeated after nobody was
+ *   found.
+ * Switched off by earn_bytes 0: then streams are upgraded at once. Nothing is counted once a stream
+ *   has earned.
+ * Lock: none while the stream is young (a lost count does no harm), then those of both halves.
  */
 #ifndef RDMASHIM_EARN_H
 #define RDMASHIM_EARN_H

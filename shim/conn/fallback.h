@@ -1,9 +1,10 @@
 /*
  * fallback.h - a stream's fallback to TCP, and the end of its link.
  *
- * Owns: who waits for it to be on TCP, the slot's giving back, what is known of a lost peer.
- * Lock: atomic members none. unbind_*, `us` and next_force_us are set by the background thread;
- * `told` and reset_* with both halves' locks held.
+ * Owns: who waits for the stream to be on TCP, the slot's release, and what is known of a lost
+ *   peer.
+ * Lock: none for atomic members. The background thread sets unbind_*, `us` and next_force_us;
+ * `told` and reset_* are set with both halves' locks held.
  */
 #ifndef RDMASHIM_FALLBACK_H
 #define RDMASHIM_FALLBACK_H

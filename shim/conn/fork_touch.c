@@ -1,8 +1,8 @@
 /*
  * fork_touch.c - the first use, in a forked child, of a stream that an ancestor has on a fast path:
- * he is asked to take it back to TCP, and from then on both use TCP.
+ * the child asks the ancestor to take it back to TCP, and from then on both use TCP.
  *
- * Locks: none, as holders.c.
+ * Locks: none, as in holders.c.
  */
 #include <fcntl.h>
 

@@ -1,14 +1,14 @@
 /*
  * holders.c - see holders.h. Owns the table of holders.
  *
- * A holders belongs to one stream, of one process and of those that got its socket by fork. What
- * one of them writes the others read at any time, so each field is an atomic of its own; a pid
- * of a process that died without a word counts for nothing.
+ * A struct holders belongs to one stream of one process, and of the processes that got its socket
+ * by fork. Any of them may write to it at any time while the others read, so each field is an
+ * atomic of its own. The pid of a process that died without a word counts for nothing.
  *
- * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the
- * socket and may spoil that connection, but nothing else is his: which holders are taken is
- * known in private memory alone, nobody walks over holders, and holders lie in memory that is
- * new at each fork, so that a child has those of its own streams and no others.
+ * One of these processes may be hostile: a worker that gave up its rights and was taken over. It
+ * has the socket and may spoil that connection, but nothing else. So which structs are in use is
+ * known in private memory only, nobody walks over the structs, and each fork puts them into new
+ * memory, so that a child has those of its own streams and no others.
  */
 #include "conn/holders.h"
 

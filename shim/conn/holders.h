@@ -1,8 +1,9 @@
 /*
- * holders.h - who holds the socket of a stream beside this process: a holders in memory that all
- * descendants share has their pids. For fork.c; others ask fork_shared() (stream_life.h).
+ * holders.h - who holds the socket of a stream beside this process: a struct holders, in memory
+ * that all descendants share, has their pids. It is for fork.c; others ask fork_shared()
+ * (stream_life.h).
  *
- * No locks: the child of a vfork, in its parent's memory, enters itself.
+ * No locks: the child of a vfork, which runs in its parent's memory, enters itself.
  */
 #ifndef RDMASHIM_HOLDERS_H
 #define RDMASHIM_HOLDERS_H

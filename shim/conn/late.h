@@ -1,23 +1,23 @@
 /*
- * late.h - how long a full ring is waited for before its direction goes back to TCP. Pure: what
- * was seen in, a decision out.
+ * late.h - how long a full ring is waited for before its direction goes back to TCP. Pure: it takes
+ * what was seen and returns a decision.
  *
- * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what
- * came sooner says nothing of him. `most` is its overflow_max, or half of the sender's
- * SO_SNDTIMEO, if that is more. Where the other end waits for room, too, nobody reads before one
- * of the two sends by TCP: then it is `least` in any case. A reader that would run, but has no
- * processor, is waited for up to `most`: TCP would not be read either. Else it is learned, per
- * stream:
+ * `least` is the policy's overflow, or rdma_overflow. Every reader may take that long, so a reader
+ * that comes sooner teaches nothing. `most` is the policy's overflow_max, or half of the sender's
+ * SO_SNDTIMEO if that is more. If the other end waits for room, too, nobody reads before one of the
+ * two sends by TCP, so the limit is `least` in any case. A reader that would run but has no
+ * processor is waited for up to `most`, since it would not read from TCP either. Otherwise the
+ * limit is learned for each stream:
  *
  *   least -- overflows --> a trial, TRIAL times as long -- the reader comes back in it --> twice
  *     ^                       |                              as long each time, to `most`
  *     +-- another overflow ---+  <--- an overflow halves it, for another trial ---+
  *
- * A trial in vain may have held up a program that has to send before anybody reads, and which no
- * look at this connection tells from one whose reader was late. So the next one comes after
- * twice as many overflows, and together they cost little more than the overflows do.
+ * A trial in vain may have held up a program that has to send before anybody reads. Nothing on this
+ * connection tells such a program from one whose reader is late. So the next trial comes after
+ * twice as many overflows, and all trials together cost little more than the overflows do.
  *
- * Times in us. Thread-safety: none, the caller holds the stream's snd.lock.
+ * Times are in us. Thread-safety: none; the caller holds the stream's snd.lock.
  */
 #ifndef RDMASHIM_LATE_H
 #define RDMASHIM_LATE_H

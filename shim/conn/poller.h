@@ -1,18 +1,20 @@
 /*
  * poller.h - a program that waits by reading again and again without blocking: a poller.
  *
- * Who waits for a non-blocking socket through us will see the fast path. Who waits in a way that we
- * do not see must find its bytes in the kernel. Who does not wait, and asks again and again, finds
- * them wherever they are: this tells it from the others.
+ * A program that waits for a non-blocking socket through the library will see the fast path. A
+ * program that waits in a way that the library does not see must find its bytes in the kernel. A
+ * program that does not wait, but reads again and again, finds its bytes wherever they are. This
+ * file tells it from the others.
  *
- * Observes: reads in a row that found nothing (stream_recv.c); whether a CPU was to spare then;
- * and,
- *   of one that polls, each 100 ms, whether it has read since (shim/main/stream_work.c).
- * Decides: `polls`: the direction may be cut; or no more: it falls back. Bounds:
- * IDLE_ROUNDS_MOST times EMPTY_READS_MOST such reads; twice as many after each time that it
- * stopped. Switched off: by any wait that we see (`waits_seen`). Shown: `rdmastat why`, poller,
- * poller-gone. Lock: rcv.lock. `seen` and `due_us` are the background thread's alone. Tested on
- * recorded reads: tests/unit/test_poller.c.
+ * Observes: reads in a row that found nothing (stream_recv.c), and whether a CPU was free then; of
+ *   a poller, each 100 ms, whether it has read since (shim/main/stream_work.c).
+ * Decides: `polls`: the direction may be cut. When it is cleared the direction falls back.
+ * Bounds: IDLE_ROUNDS_MOST times EMPTY_READS_MOST such reads; twice as many after each time that
+ *   the program stopped.
+ * Switched off: by any wait that the library sees (`waits_seen`).
+ * Shown: `rdmastat why`, poller, poller-gone.
+ * Lock: rcv.lock. `seen` and `due_us` belong to the background thread alone.
+ * Tested on recorded reads: tests/unit/test_poller.c.
  */
 #ifndef RDMASHIM_POLLER_H
 #define RDMASHIM_POLLER_H

@@ -1,9 +1,10 @@
 /*
- * pull.h - blocks between hosts that the receiver's device reads out of the sender's memory:
- * docs/zerocopy.md, path_pull of link/path.h.
+ * pull.h - blocks between hosts that the receiver's device reads out of the sender's memory
+ * (docs/zerocopy.md, and path_pull of link/path.h).
  *
- * A sender who has offered one gives its lock and waits; so long `direct.stuck` keeps all others
- * away, and what the machine is told is put off where it would count what is not known yet.
+ * A sender that has offered a block releases its lock and waits. Meanwhile `direct.stuck` keeps all
+ * other threads away. Events for the cut machine are put off if they would count bytes that are not
+ * known yet.
  *
  * Locks: snd.lock for the sender's half, rcv.lock for the receiver's.
  * Tested: tests/nic/pull.sh; the rules of the words: tests/unit/test_rc.c.

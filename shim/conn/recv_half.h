@@ -2,9 +2,10 @@
  * recv_half.h - what a stream receives: its half of the machine, its end of the ring.
  *
  * Owns: the cut half, the ring's receiving end, the buffers known to be writable, what has been
- * shown or sent again, the end of the input, the watch over a poller. Lock: `lock`, which
- * survives reuse of the stream; kernel receives in ATTACHED are made with it held. Atomic
- * members are read without it, and may be stale then. Comes before the sending half's lock.
+ *   shown or sent again, the end of the input, the watch over a poller.
+ * Lock: `lock`, which survives reuse of the stream. Kernel receives in ATTACHED are made with it
+ * held. Atomic members are read without it, and may be stale then. It is taken before the sending
+ * half's lock.
  */
 #ifndef RDMASHIM_RECV_HALF_H
 #define RDMASHIM_RECV_HALF_H

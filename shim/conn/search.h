@@ -1,10 +1,11 @@
 /*
  * search.h - a stream's search for the library at its other end, and what the search has found.
  *
- * Owns: where the search is, its descriptor, whom it asks next, what the other end's socket showed.
- * Who: the background thread alone (shim/discovery). Exceptions: `waits` and `path` are read by
- * anybody once the stream has a link, written before that; `connect_us`, `syn_by_us` are written by
- * connect(), before the background thread knows the stream.
+ * Owns: the state of the search, its descriptor, whom it asks next, and what the other end's socket
+ *   showed.
+ * Who: the background thread alone (shim/discovery), with two exceptions. `waits` and `path` are
+ *   written before the stream has a link, and read by any thread after that. `connect_us` and
+ *   `syn_by_us` are written by connect(), before the background thread knows the stream.
  * Lock: none.
  */
 #ifndef RDMASHIM_SEARCH_H

@@ -2,9 +2,10 @@
  * send_half.h - what a stream sends: its half of the machine, its end of the ring.
  *
  * Owns: the cut half, the ring's sending end, the buffers known to be readable, how often and since
- * when the ring has been full, back-offs.
- * Lock: `lock`, which survives reuse of the stream; kernel sends in ATTACHED are made with it held.
- * Atomic members are read without it, and may be stale then. Comes after the receiving half's lock.
+ *   when the ring has been full, back-offs.
+ * Lock: `lock`, which survives reuse of the stream. Kernel sends in ATTACHED are made with it held.
+ * Atomic members are read without it, and may be stale then. It is taken after the receiving half's
+ * lock.
  */
 #ifndef RDMASHIM_SEND_HALF_H
 #define RDMASHIM_SEND_HALF_H

@@ -1,7 +1,7 @@
 /*
- * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, fallen back
- * (closed: stream_close.c), and what it is told or asked by socket options and ioctls. What a
- * poll may say of it is stream_view.c's.
+ * stream.c - the life of a stream: how it is made with its socket, shared by descriptors that dup()
+ * makes, and falls back; and its socket options and ioctls. stream_close.c closes it, stream_view.c
+ * says what a poll may report of it.
  *
  * Locks: the two direction locks as in stream.h.
  */

@@ -1,21 +1,24 @@
 /*
  * stream.h - one TCP connection of the application.
  *
- * A stream is made by socket()/accept() of a TCP socket and lives until the last fd that
- * refers to it is closed and both directions are on TCP. The struct is type-stable; of a free one
- * any part may be zero from one moment to the next, stream_slab.c.
+ * A stream is made by socket() or accept() of a TCP socket. It lives until the last fd that refers
+ * to it is closed and both directions are on TCP. The struct is type-stable. Any part of a free one
+ * may become zero at any moment (stream_slab.c).
  *
  * Modes
- *   NEW     young: calls go straight to the kernel (counted in plain.tx and plain.rx while inside)
- *   ATTACHED  may be cut: every call takes the direction's lock, is non-blocking in the kernel,
- *           and sleeps in poll() on the socket and a bell
- *   TCP_FOR_NOW  stays on TCP for now (policy, refused, a pause between two cuts); as NEW, but does
- *           not earn
- *   TCP_ONLY  stays on TCP for good (also: nobody was there at the last search): one look-up and a
- *           tail call
  *
- * Locks: those of the two halves (snd.lock, rcv.lock); both guard which fds are the stream's.
- * Order: rcv.lock before snd.lock before link/bell/epoll locks. Nobody sleeps holding one.
+ *   NEW          young: calls go straight to the kernel, counted in plain.tx and plain.rx while
+ *                they are inside
+ *   ATTACHED     may be cut: every call takes the direction's lock, is non-blocking in the kernel,
+ *                and sleeps in poll() on the socket and a bell
+ *   TCP_FOR_NOW  stays on TCP for now (policy, refused, a pause between two cuts): as NEW, but does
+ *                not earn
+ *   TCP_ONLY     stays on TCP for good (also when the last search found nobody): one look-up and a
+ *                tail call
+ *
+ * Locks: those of the two halves (snd.lock, rcv.lock). Both together guard which fds belong to the
+ * stream. Order: rcv.lock before snd.lock before link, bell and epoll locks. No thread sleeps while
+ * it holds one.
  */
 #ifndef RDMASHIM_STREAM_H
 #define RDMASHIM_STREAM_H

@@ -1,5 +1,5 @@
 /*
- * stream_again.c - a ring that has given its memory back is about to be used again.
+ * stream_again.c - a ring that has given its memory back and is about to be used again.
  *
  * Locks: snd.lock is held.
  */

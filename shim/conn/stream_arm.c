@@ -1,6 +1,6 @@
 /*
  * stream_arm.c - what has to hold before a direction is cut over: TCP's counts agree with ours, and
- * whoever waits for the socket sees the path.
+ * every thread that waits for the socket sees the path.
  */
 #include "base/loop.h"
 #include "base/seen.h"

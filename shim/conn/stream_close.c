@@ -1,6 +1,6 @@
 /*
- * stream_close.c - the end of a stream as the application makes it: close, a number that goes,
- * shutdown.
+ * stream_close.c - the end of a stream as the application causes it: close(), a descriptor that is
+ * replaced or closed by another call, shutdown().
  *
  * Locks: the two direction locks as in stream.h.
  */

@@ -1,7 +1,7 @@
 /*
- * stream_count.c - the bytes of streams that stay on TCP for good. Their calls are not counted,
- * since to those nothing may be added: the kernel knows what they moved (TCP_INFO), and is asked
- * when the stream is closed or the process ends.
+ * stream_count.c - the bytes of streams that stay on TCP for good. Counting must not add anything
+ * to their calls. So the kernel, which knows what they moved (TCP_INFO), is asked when the stream
+ * is closed or the process ends.
  *
  * Locks: the caller's.
  */

@@ -1,8 +1,8 @@
 /*
- * stream_cut.c - carries out what the cut/rewind machine (cut.c) decides.
+ * stream_cut.c - carries out what the cut machine (shim/cut) decides.
  *
- * Every entry is called with the lock of the half that it touches; link, bell and epoll locks are
- * leaves below. Nothing here sleeps: kernel calls are non-blocking.
+ * Every entry is called with the lock of the half that it touches. Link, bell and epoll locks are
+ * leaves below it. Nothing here sleeps: kernel calls are non-blocking.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,6 +1,6 @@
 /*
- * stream_cut.h - the machine of a stream (../cut): events go in, what it says is carried out
- * (stream_cut.c); when a half arms (stream_arm.c), and when it does not for a while
+ * stream_cut.h - the machine of a stream (../cut): events go in, and its actions are carried out
+ * (stream_cut.c). Also when a half arms (stream_arm.c), and when it does not for a while
  * (stream_pause.c). Not for wrappers.
  */
 #ifndef RDMASHIM_STREAM_CUT_H

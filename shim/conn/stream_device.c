@@ -1,22 +1,22 @@
 /*
- * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot
- * (gpu_path.c) by RDMA WRITE into a ring of device memory of the receiver's (rdma/verbs/rc.h,
- * "Device memory"), and from there into its buffer. Neither program's host memory is on that
- * way, nor TCP.
+ * stream_device.c - blocks of device memory to another host. They go from the sender's snapshot
+ * (shim/gpu/send.c) by RDMA WRITE into a ring of device memory of the receiver's (rdma/verbs/rc.h,
+ * "Device memory"), and from there into its buffer. Neither program's host memory is on that path,
+ * nor is TCP.
  *
- * In the stream such bytes are as all others of the ring: written when they were posted,
- * consumed when the receiver's program has them, and held by the sender until then: here by a
- * pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver
- * that cannot get at its device memory falls back, and gets them that way. No more is on the way
- * at a time than TCP would take back, as with larger rings. Before the driver ends, with the
- * context or the process, what is on the way is copied to host memory.
+ * In the stream such bytes are like all other bytes of the ring. They are written when they were
+ * posted, and consumed when the receiver's program has them. Until then the sender holds them, here
+ * by a pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver
+ * that cannot reach its device memory falls back, and gets them that way. No more is in flight at a
+ * time than TCP would take back, as with larger rings. Before the driver ends, with the context or
+ * the process, what is in flight is copied to host memory.
  *
- * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first
- * block that it would have for it. Who has no device, no GPU path, or memory that its RDMA
- * device cannot reach, does not grant, or not ask, and the block goes by host memory.
+ * The receiver grants its ring when the sender asks for it (link.h, DEVICE). The sender asks when
+ * it has the first block for it. An end without a device, without the GPU path, or with memory that
+ * its RDMA device cannot reach does not grant or does not ask, and the block goes by host memory.
  *
- * On one host it remembers the blocks whose bytes a receiver has counted while its device still
- * reads the snapshots (stream_direct.c; block.here), and no more.
+ * On one host this file only remembers blocks whose bytes a receiver has counted while its device
+ * still reads the snapshots (stream_direct.c; block.here).
  *
  * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */

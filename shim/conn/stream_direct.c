@@ -1,18 +1,18 @@
 /*
- * stream_direct.c - large blocks between two processes in one copy: the receiver reads
- * them out of the sender's memory (peer_memory.h).
+ * stream_direct.c - large blocks between two processes in one copy: the receiver reads them out of
+ * the sender's memory (peer_memory.h).
  *
- * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
- * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the
- * bytes go through the ring. A copy that lasts longer makes it release the lock (direct.stuck)
- * and look again later. A block that is being copied can be withdrawn, too: both ends leave
- * TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever
- * it may be by then, does not count. That is done after a second, and before the machine steps,
- * for which S and wr must be exact.
+ * The sender makes an offer (ring.h) inside its send call, and keeps its lock and its CPU for the
+ * short time that the copy takes. If nobody takes the offer in time, it is withdrawn and the bytes
+ * go through the ring. If the copy lasts longer, the sender releases the lock (direct.stuck) and
+ * looks again later. A block that is being copied can be withdrawn, too. Both ends leave TAKING by
+ * compare-and-swap, so a receiver that comes too late finds that its copy, whatever it is by then,
+ * does not count. The sender withdraws such a block after a second, and before the machine steps,
+ * which needs exact S and wr.
  *
- * A block that came from a device and is unchanged since (gpu.h) is offered with the place of
- * its snapshot: then the receiver may take it from there, on its device. The block itself is as
- * true, so it need not.
+ * A block that came from a device and is unchanged since (gpu.h) is offered with the place of its
+ * snapshot. Then the receiver may take it from there, on its device. It need not, since the block
+ * itself has the same bytes.
  *
  * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */

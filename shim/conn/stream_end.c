@@ -1,5 +1,5 @@
 /*
- * stream_end.c - a peer that has died, a link that was lost: what becomes of the stream.
+ * stream_end.c - what becomes of a stream whose peer has died or whose link was lost.
  *
  * Both locks are held, unless stream_end.h says otherwise. Nothing here sleeps: kernel calls are
  * non-blocking.

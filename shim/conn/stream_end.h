@@ -1,6 +1,6 @@
 /*
- * stream_end.h - how a stream ends: where a direction does (stream_final.c), a peer that is dead, a
- * link that is lost (stream_end.c, stream_close.c), a reset (stream_cut.c). Not for wrappers.
+ * stream_end.h - how a stream ends: where a direction ends (stream_final.c), a dead peer or a lost
+ * link (stream_end.c, stream_close.c), a reset (stream_cut.c). Not for wrappers.
  */
 #ifndef RDMASHIM_STREAM_END_H
 #define RDMASHIM_STREAM_END_H

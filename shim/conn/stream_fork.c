@@ -1,5 +1,6 @@
 /*
- * stream_fork.c - what a child of fork() does to the streams that it has got. No lock: it is alone.
+ * stream_fork.c - what a child of fork() does to the streams that it has inherited. It takes no
+ * lock, since it is alone.
  */
 #include "conn/stream_life.h"
 #include "conn/stream_send.h"

@@ -1,11 +1,12 @@
 /*
- * stream_full.c - the watch over a ring that is full: is its reader late, or will nobody read
- * before we have sent what TCP would take? What is seen goes to late.c, which says how long to
- * wait; what it says is done here: fallback, with a back-off.
+ * stream_full.c - the watch over a full ring: its reader may be late, or nobody may read before we
+ * have sent as much as TCP would take. late.c gets what is seen here, and says how long to wait.
+ * Its decision is carried out here: fallback, with a back-off.
  *
- * A blocking sender watches while it waits, the background thread for one that does not block.
+ * A blocking sender watches while it waits. For a sender that does not block the background thread
+ * watches.
  *
- * Locks: snd.lock, unless it says otherwise.
+ * Locks: snd.lock, unless a function says otherwise.
  */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>

@@ -1,21 +1,22 @@
 /*
- * stream_hold.c - what TCP takes of a connection while the other end is looked for, and until it
- * is cut over, is held small. TCP carries megabytes in the two milliseconds that takes, and what
- * it has the reader must take first: a page of 20 MB was half over by then.
+ * stream_hold.c - keeps small how much TCP takes of a connection while the other end is searched
+ * for, and until the cut. In these two milliseconds TCP carries megabytes, which the reader must
+ * take first: half of a page of 20 MB was through by then.
  *
- * The kernel does it, by two options of the sender's socket. TCP_NOTSENT_LOWAT: a send that
- * blocks, one that does not, and who polls, all find no room beyond it, and hear of it when there
- * is. SO_MAX_PACING_RATE: what the reader takes at once leaves nothing unsent, so the first alone
- * bounds nothing. They are put back at the cut, when the search is given up, and by the background
- * thread after `overflow` whatever came of it: for the reader may be waiting for what TCP would
- * have taken. Whoever waits in our own wait for room puts them back, too.
+ * The kernel bounds it by two options of the sender's socket. With TCP_NOTSENT_LOWAT a blocking
+ * send, a non-blocking send and a poll all find no room beyond that amount, and are told when there
+ * is room. If the reader takes everything at once, nothing is left unsent and this option bounds
+ * nothing, so SO_MAX_PACING_RATE is set, too. Both are put back at the cut, and when the search is
+ * given up. The background thread puts them back after `overflow` in any case, since the reader may
+ * be waiting for bytes that TCP would have taken. A thread in our own wait for room puts them back,
+ * too.
  *
- * The options are the program's. They are put back before the program asks for one or sets it (and
- * the stream is never held again), and before another process gets the socket.
+ * The options are the program's. They are put back before the program reads or sets one of them
+ * (and the stream is never held again), and before another process gets the socket.
  *
- * Locks: both, by hold_begin(); snd.lock, by hold_over(); held by the caller of the others. A
- * socket that may be another's by then is not touched: a number is taken from a stream under its
- * locks.
+ * Locks: hold_begin() takes both, hold_over() takes snd.lock; callers of the others hold them. A
+ * socket that may be another one by then is not touched: the descriptor is read from the stream
+ * under its locks.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,16 +1,16 @@
 /*
- * stream_idle.c - the memory of rings: how much all of a process may have, and giving it back
- * when they are not used.
+ * stream_idle.c - the memory of rings: how much all rings of a process may have, and how it is
+ * given back when they are not used.
  *
- * Who may give back a direction's pages? In a cut direction its sender, when all that it sent is
- * consumed: what is not held is its own, and the receiver copies before it says so. On TCP its
- * receiver: what was held it has had, and the sender writes to the ring only when the receiver
- * has said ARMED, with rcv.lock taken. A frozen receiver still looks at what the sender holds,
- * so the sender lets it be.
+ * Who may give back a direction's pages? In a cut direction it is the sender, once all that it sent
+ *   is consumed: it owns everything that is not held, and the receiver copies before it reports
+ *   consumption. On TCP it is the receiver: it has had what was held, and the sender writes to the
+ *   ring only after ARMED, which takes rcv.lock. A frozen receiver still looks at what the sender
+ *   holds, so the sender keeps the pages then.
  *
- * The background thread looks; what is used costs two loads and a lock a few times in
- * `ring_idle`. While nothing has memory it does not look. Of memory it is the sender's that
- * counts: he touches a page first, so his control group pays.
+ * The background thread looks. A ring in use costs it two loads and a lock a few times in
+ * `ring_idle`. While no ring has memory it does not look. Memory counts as the sender's, because
+ * the sender touches a page first, so its control group pays.
  *
  * Locks: as each function says.
  */

@@ -1,11 +1,11 @@
 /*
  * stream_io.h - what the send core (stream_send.c) and the receive core (stream_recv.c) share.
  *
- * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
- * can be done without sleeping on whatever carries the direction now, release the lock; only
- * then wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or its
- * becoming TCP-only may happen during any sleep, and a caller never holds anything while it
- * sleeps.
+ * Each call follows one pattern. It takes the lock of the half, checks that the fd still belongs to
+ * this stream, does what can be done without sleeping on whatever carries the direction now, and
+ * releases the lock. Only then it waits (stream_wait.h), and looks again from the start. So the
+ * stream may be cut, rewound, closed or made TCP-only during any sleep, and a caller never holds
+ * anything while it sleeps.
  */
 #ifndef RDMASHIM_STREAM_IO_H
 #define RDMASHIM_STREAM_IO_H

@@ -1,9 +1,9 @@
 /*
- * stream_learn.c - the stream's part in learning its ISNs (netns/learn.h): which send is taken for
+ * stream_learn.c - the stream's part in learning its ISNs (netns/learn.h): which send is used for
  * it, and what its waits ask when the kernel says ERR.
  *
- * Who: the background thread wants it, the program's next send does it.
- * Lock: snd.lock, and rcv.lock, which holds off close(), for waits.
+ * Who: the background thread requests it, and the program's next send does it.
+ * Lock: snd.lock; for waits rcv.lock, which holds off close().
  */
 #include "base/shim.h"
 #include "conn/stream_learn.h"

@@ -1,6 +1,6 @@
 /*
  * stream_life.h - a stream's life, as its own files and the background thread see it: both locks,
- * its numbers, the upgrade, how it is given up. Not for wrappers, which have stream.h.
+ * its descriptors, the upgrade, how it is given up. Not for wrappers, which have stream.h.
  */
 #ifndef RDMASHIM_STREAM_LIFE_H
 #define RDMASHIM_STREAM_LIFE_H

@@ -1,5 +1,5 @@
 /*
- * stream_lock.c - both locks of a stream, in their order; and who serves those that poll it.
+ * stream_lock.c - both locks of a stream, in their order, and the hooks of shim/poll.
  */
 #include "conn/stream_life.h"
 

@@ -1,9 +1,10 @@
 /*
- * stream_pause.c - a direction that falls back again soon after each cut, mostly for a child that
- * inherits the socket, stays there for a while: what a cut and a rewind cost is not won back by it.
+ * stream_pause.c - a direction that falls back soon after each cut, mostly for a child that
+ * inherits the socket, stays on TCP for a while. Otherwise it would not win back what a cut and a
+ * rewind cost.
  *
- * It does not matter who wanted it on TCP: each end sees its own sending half come back, and
- * lets it wait. Overflow has a pause of its own (stream_overflow()).
+ * It does not matter which end wanted it on TCP: each end sees its own sending half come back, and
+ * makes it wait. Overflow has a pause of its own (stream_overflow()).
  *
  * Locks: as each function says.
  */

@@ -1,19 +1,19 @@
 /*
- * stream_peeked.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD
- * or a poll.
+ * stream_peeked.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a
+ * poll.
  *
  * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and
- * meanwhile TCP has only some of them. So as long as the direction is frozen, what TCP does not
- * have yet is looked at in the ring, where the sender holds it until its BACK is answered; and
- * whoever then finds less than was shown waits for the rest, which is on its way through the
- * kernel. A poll may have shown that there is something: as long as what was sent again is not
- * here, whoever finds nothing waits as well. The same if a waiter was told of a large block that
- * its sender offers, and the call that follows has no room for it: then it comes by the ring.
+ * meanwhile TCP has only some of them. So while the direction is frozen, bytes that TCP does not
+ * have yet are looked at in the ring, where the sender holds them until its BACK is answered. A
+ * call that then finds less than was shown waits for the rest, which is on its way through the
+ * kernel. If a poll has shown that there is something, a call that finds nothing also waits until
+ * the resent bytes are here. The same holds if a waiter was told of a large block that its sender
+ * offers, and the next call has no room for it: then the block comes through the ring.
  *
- * And TCP gives all that it has. So a read that wants more than it finds waits for what a cut or
- * a rewind moves at that moment: it would find that, too, if it had gone by TCP.
+ * And TCP gives all that it has. So a read that wants more than it finds waits for bytes that a cut
+ * or a rewind moves at that moment: it would have found these, too, had they gone by TCP.
  *
- * Lock: rcv.lock, taken where it says so. Nobody sleeps holding it.
+ * Lock: rcv.lock, taken where a function says so. No thread sleeps while it holds it.
  */
 #include <linux/sockios.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /*
- * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, TCP_FOR_NOW): they
- * go to the kernel as they came, counted while they are inside, because a cut has to wait for
- * them. Every byte that stays on TCP comes through here, so the way is short, and touches one
+ * stream_plain.c - calls on a stream that is on TCP and not on a link (NEW, TCP_FOR_NOW). They go
+ * to the kernel as they came. They are counted while they are inside, because a cut has to wait for
+ * them. Every byte that stays on TCP comes through here. So this path is short, and touches one
  * cache line of the stream and one of its counter row.
  *
  * Locks: none.

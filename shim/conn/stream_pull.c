@@ -1,7 +1,10 @@
 /*
- * stream_pull.c - see pull.h. A sender offers its block, gives its lock and sleeps until it was
- * read, or nobody took it in time; a receiver who finds an offer in the place of bytes has its
- * device read it into the program's buffer. Who sleeps hears by its bell or by the device.
+ * stream_pull.c - blocks between hosts that the receiver's device reads: how a sender offers them,
+ * and a receiver reads them. See pull.h.
+ *
+ * A sender offers its block, releases its lock, and sleeps until the block was read or nobody took
+ * it in time. A receiver that finds an offer in place of bytes has its device read the block into
+ * the program's buffer. A sleeper is woken by its bell or by the device.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /*
- * stream_recv.c - the one receive core that every libc variant ends in. See stream_io.h.
+ * stream_recv.c - the one receive core in which every libc variant ends. See stream_io.h.
  *
- * Locks: rcv.lock, and snd.lock under that where a reader finds the peer dead.
+ * Locks: rcv.lock, and below it snd.lock if a reader finds the peer dead.
  */
 
 #include <netinet/tcp.h>

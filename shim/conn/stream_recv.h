@@ -1,7 +1,7 @@
 /*
- * stream_recv.h - what the files of the receiving half share: what is on its way, and what was
- * shown and not taken (stream_view.c, stream_peeked.c). Not for wrappers. The half itself:
- * recv_half.h.
+ * stream_recv.h - what the files of the receiving half share: bytes that are on their way, and
+ * bytes that were shown and not taken (stream_view.c, stream_peeked.c). Not for wrappers.
+ * recv_half.h has the half itself.
  */
 #ifndef RDMASHIM_STREAM_RECV_H
 #define RDMASHIM_STREAM_RECV_H

@@ -1,8 +1,8 @@
 /*
- * stream_room.c - how much may be under way: what TCP has taken and could take back, rings that
- * fit it, and larger ones for who fills his.
+ * stream_room.c - how much may be in flight: what TCP has taken and could take back, rings that fit
+ * it, and larger rings for senders that fill theirs.
  *
- * Locks: snd.lock, unless it says otherwise.
+ * Locks: snd.lock, unless a function says otherwise.
  */
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>

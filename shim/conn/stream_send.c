@@ -1,5 +1,5 @@
 /*
- * stream_send.c - the one send core that every libc variant ends in. See stream_io.h.
+ * stream_send.c - the one send core in which every libc variant ends. See stream_io.h.
  *
  * Locks: snd.lock.
  */

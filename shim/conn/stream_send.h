@@ -1,7 +1,7 @@
 /*
- * stream_send.h - what the files of the sending half share: how much may be under way
+ * stream_send.h - what the files of the sending half share: how much may be in flight
  * (stream_room.c), the memory of rings (stream_idle.c), a full ring (stream_full.c), what TCP takes
- * until the cut (stream_hold.c). Not for wrappers. The half itself: send_half.h.
+ * until the cut (stream_hold.c). Not for wrappers. send_half.h has the half itself.
  */
 #ifndef RDMASHIM_STREAM_SEND_H
 #define RDMASHIM_STREAM_SEND_H

@@ -1,14 +1,16 @@
 /*
- * stream_slab.c - where streams lie. Chunks are never unmapped, so a stale pointer is not wild.
+ * stream_slab.c - the memory of streams. Chunks are never unmapped, so a stale pointer is never
+ * wild.
  *
- * When many more are free than in use, their pages go back to the kernel, and are zero from then
- * on: as a stream that nobody ever had. Whoever comes too late finds that it is free (mode, gen),
- * and counts nowhere (row, moves). He may have one of its locks or be counted in it: so pages go
- * only while all locks of their streams are ours, and who takes back a count looks at whose it
- * was (`life`). What the background thread's lists are made of lies apart, and stays.
+ * When many more streams are free than in use, the pages of free ones go back to the kernel. They
+ * are zero from then on, like a stream that was never used. A thread that comes too late finds that
+ * the stream is free (mode, gen), and counts nowhere (row, moves). Such a thread may hold one of
+ * its locks or be counted in it. So pages go only while we hold all locks of their streams, and a
+ * thread that takes back a count checks whose it was (`life`). The links of the background thread's
+ * lists lie elsewhere, and stay.
  *
- * Lock: `slab`, a leaf, for taking and giving back; below it locks of free streams are tried.
- * Walks take none.
+ * Lock: `slab`, a leaf, for taking and giving back; below it locks of free streams are tried. Walks
+ * take no lock.
  */
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 /*
- * stream_slab.h - all streams of the process: a table that only grows (stream_slab.c), and how one
- * is found there. For the files of the stream and the background thread, not for wrappers.
+ * stream_slab.h - all streams of the process: a table that only grows (stream_slab.c), and how a
+ * stream is found there. For the files of the stream and the background thread, not for wrappers.
  */
 #ifndef RDMASHIM_STREAM_SLAB_H
 #define RDMASHIM_STREAM_SLAB_H

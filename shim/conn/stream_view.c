@@ -1,15 +1,16 @@
 /*
- * stream_view.c - what a stream shows to those who poll it, whatever carries it now; and what
- * the socket itself has shown while the stream was off TCP. Who is woken when that changes:
- * stream_wake.c.
+ * stream_view.c - what a stream shows to those who poll it, whatever carries it now; and what the
+ * socket itself has shown while the stream was off TCP. stream_wake.c wakes those who wait when
+ * that changes.
  *
- * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after
- * it, and whoever was woken looks again. But it is of one moment: who asks without waiting is
- * not woken, and what was shown must not vanish between two states. What it reads of the path
- * stays mapped because the caller is inside link_read_enter().
+ * stream_view() reads the stream without a lock and may be stale. That does no harm to waits: a
+ * thread that changes a half wakes after the change, and a woken thread looks again. But all that
+ * it returns is of one moment, because a caller that does not wait is not woken, and what was shown
+ * must not vanish between two states. What it reads of the path stays mapped because the caller is
+ * inside link_read_enter().
  *
- * Locks: stream_home_event() takes both of the stream, stream_told_under_way() rcv.lock; the
- * others none.
+ * Locks: stream_home_event() takes both of the stream, stream_told_under_way() takes rcv.lock; the
+ * others take none.
  */
 #include <netinet/tcp.h>
 

@@ -1,15 +1,15 @@
 /*
- * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps
- * on the socket, the thread's bell and, between hosts, what the device says, until it may look
- * again, its time is up, or a signal handler has run. Also the short wait of a call that must
+ * stream_wait.c - how a blocking call waits for its stream. It spins for a moment, then sleeps on
+ * the socket, the thread's bell and, between hosts, the device's completion channel, until it may
+ * look again, its time is up, or a signal handler has run. Also the short wait of a call that must
  * not block and meets a rewind.
  *
- * Called with no lock held. Takes: snd.lock, for the watch over a full ring; both, if the socket
- * shows an end. Nothing is held in a sleep.
+ * Called with no lock held. Takes snd.lock for the watch over a full ring, and both locks if the
+ * socket shows an end. Holds no lock during a sleep.
  *
- * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the
- * signals, sleep. Whoever changes the stream does so first and then rings, so a change is either
- * seen by that look or rings.
+ * The order of a sleep is: arm the bell, say that room is wanted, look at the stream and the
+ * signals, sleep. A thread that changes the stream does so first and then rings. So a change is
+ * either seen by that look, or rings.
  */
 #include "conn/stream_wait.h"
 

@@ -1,5 +1,5 @@
 /*
- * stream_wait.h - the waits of stream_send.c and stream_recv.c. No lock may be held.
+ * stream_wait.h - the waits of stream_send.c and stream_recv.c. The caller may hold no lock.
  */
 #ifndef RDMASHIM_STREAM_WAIT_H
 #define RDMASHIM_STREAM_WAIT_H

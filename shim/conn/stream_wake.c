@@ -1,8 +1,8 @@
 /*
- * stream_wake.c - who is told that something has changed on a stream: those who wait here, and the
- * peer; and whether the peer has told something.
+ * stream_wake.c - tells those who wait here, and the peer, that something has changed on a stream;
+ * and whether the peer has told us something.
  *
- * Locks: none is taken; of the peer's, whoever calls holds one of the stream's (stream_wake.h).
+ * Locks: it takes none. For the peer's part the caller holds one of the stream's (stream_wake.h).
  */
 #include "base/event.h"
 #include "conn/stream_wake.h"

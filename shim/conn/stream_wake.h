@@ -1,6 +1,6 @@
 /*
- * stream_wake.h - who is told that something has changed (stream_wake.c). stream.h has those who
- * wait here. Not for wrappers.
+ * stream_wake.h - who is told that something has changed on a stream (stream_wake.c). stream.h has
+ * the part for waits in this process. Not for wrappers.
  */
 #ifndef RDMASHIM_STREAM_WAKE_H
 #define RDMASHIM_STREAM_WAKE_H

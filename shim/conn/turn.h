@@ -1,6 +1,7 @@
 /*
- * turn.h - a receiver gives its lock while a block is copied, or read, into the program's buffer,
- * and finds out behind it whether the stream is where it was. Else what came does not count.
+ * turn.h - whether a stream is where it was before its receiver released the lock. A receiver does
+ * so while a block is copied, or read, into the program's buffer. If the stream has moved
+ * meanwhile, what came does not count.
  *
  * Lock: rcv.lock is held in both calls of turn_of().
  */

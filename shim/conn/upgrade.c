@@ -1,5 +1,5 @@
 /*
- * upgrade.c - a stream that has earned: its socket is marked, the background thread hears of it.
+ * upgrade.c - a stream that has earned: its socket is marked, and the background thread is told.
  *
  * Locks: both of the stream, while it is marked; none around loop_start().
  */
