@@ -105,6 +105,23 @@ void fdtab_closed(int fd)
 
 int fdtab_top(void) { return atomic_load(&top); }
 
+int fdtab_next(int fd)
+{
+	int n = fdtab_top();
+
+	while (fd < n) {
+		int end = (fd / FDTAB_CHUNK + 1) * FDTAB_CHUNK;
+		_Atomic uintptr_t *c =
+			atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
+
+		for (; c && fd < end; fd++)
+			if (atomic_load_explicit(&c[fd % FDTAB_CHUNK], memory_order_acquire))
+				return fd;
+		fd = end;
+	}
+	return n;
+}
+
 static long fd_limit(void)
 {
 	struct rlimit64 { uint64_t cur, max; } rl;
@@ -280,7 +297,7 @@ int fd_apart_next(enum fd_apart kind)
 {
 	int n = atomic_load(&aparts[kind].n) ? fdtab_top() : 0;
 
-	for (int fd = 0; fd < n; fd++)
+	for (int fd = fdtab_next(0); fd < n; fd = fdtab_next(fd + 1))
 		if (fdtab_get(fd) == APART(kind))
 			return fd;
 	atomic_store(&aparts[kind].n, 0);	/* the program may have closed one behind our
@@ -382,7 +399,7 @@ void fdtab_after_fork(void)
 	atomic_store(&grow.v, 0);
 	atomic_store(&fd_number_word.v, 0);
 	number_depth = 0;
-	for (int fd = 0; fd < n; fd++)
+	for (int fd = fdtab_next(0); fd < n; fd = fdtab_next(fd + 1))
 		if (fdtab_get(fd) == FDTAB_CLOSING)
 			fdtab_set(fd, FD_NONE, NULL, NULL);
 }
@@ -402,7 +419,7 @@ void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 		else if (fd >= 0 && !fdtab_get(fd) && fd_is_tcp(fd))
 			sys(SYS_close, fd);
 	}
-	for (int fd = 0; fd < n; fd++) {
+	for (int fd = fdtab_next(0); fd < n; fd = fdtab_next(fd + 1)) {
 		if (fdtab_get(fd) == GOING) {	/* by a thread that is not here */
 			sys(SYS_close, fd);
 			fdtab_set(fd, FD_NONE, NULL, NULL);

@@ -78,6 +78,8 @@ void fdtab_closed(int fd);
 extern struct event fdtab_closes;	/* rung when a number is FDTAB_CLOSING no more */
 /* One past the highest fd that was ever set. */
 int fdtab_top(void);
+/* The first from `fd` on that has an entry, or fdtab_top(): ours lie far above the program's. */
+int fdtab_next(int fd);
 
 /* Calls that this thread has made of the kernel alone, on whatever descriptor: a wait that
  * follows must know what it knows by them. */

@@ -244,7 +244,7 @@ static int any_fd_of(struct stream *s)
 {
 	int n = fdtab_top();
 
-	for (int i = 0; i < n; i++)
+	for (int i = fdtab_next(0); i < n; i = fdtab_next(i + 1))
 		if (fdtab_stream(i) == s)
 			return i;
 	return -1;

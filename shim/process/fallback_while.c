@@ -131,7 +131,8 @@ void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason
 	int top = fdtab_top(), token = my_token();
 	uint32_t n = streams_top();
 
-	for (int fd = 0; fd < top; fd++) {	/* all go at once, and are waited for together */
+	/* all go at once, and are waited for together */
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct stream *s = fdtab_stream(fd);
 
 		if (s && !stream_tcp_only(s) && (!which || which(s, fd)) && !begin(s, token) &&

@@ -263,14 +263,14 @@ void fork_hold_survivors(void)
 	uint64_t since = now_us();
 	int top = fdtab_top();
 
-	for (int fd = 0; fd < top; fd++) {
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct stream *s = fdtab_stream(fd);
 		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 
 		if (c && !stream_tcp_only(s) && fork_survives_exec(fd) && !atomic_load(&c->on_tcp))
 			holders_want_fallback(c);
 	}
-	for (int fd = 0; fd < top; fd++) {
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct stream *s = fdtab_stream(fd);
 		struct epoll *e = fdtab_epoll(fd);
 
@@ -304,7 +304,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 	bool any = false, late;
 
 	ready_unpark_all(false);
-	for (int fd = 0; fd < top; fd++) {
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct epoll *e = fdtab_epoll(fd);
 		struct stream *s = fdtab_stream(fd);
 		struct holders *c;

@@ -36,7 +36,7 @@ void shim_before_exec(void)
 		return;
 	ready_unpark_all(true);
 	streams_fallback_while(goes_along, REASON_EXEC);
-	for (int fd = 0; fd < top; fd++) {
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct stream *s = fdtab_stream(fd);
 		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 
@@ -57,7 +57,7 @@ void shim_exec_failed(void)
 		return;
 	ready_park_again();
 	streams_fallback_over();
-	for (int fd = 0; fd < top; fd++) {
+	for (int fd = fdtab_next(0); fd < top; fd = fdtab_next(fd + 1)) {
 		struct stream *s = fdtab_stream(fd);
 		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 

@@ -75,6 +75,7 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 }
 
 int fdtab_top(void) { return FDTAB_CHUNK; }
+int fdtab_next(int fd) { return fd; }
 
 int fd_internal_move(int fd)
 {

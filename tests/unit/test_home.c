@@ -77,6 +77,7 @@ void stream_give_large(struct stream *x) { (void)x; }
 void stream_in_vain(struct stream *x, enum patience p, uint64_t ns) { (void)x, (void)p, (void)ns; }
 bool stream_try_free(struct stream *x, uint32_t gen) { (void)x, (void)gen; return false; }
 void stream_fell_back(struct stream *x) { (void)x; }
+void stream_fell_back_armed(struct stream *x) { (void)x; }
 int64_t stream_kernel_received(int fd) { (void)fd; return 1 << 20; }
 void ring_memory_unused(struct stream *x) { (void)x; }
 void ring_memory_free(struct stream *x) { (void)x; }
@@ -101,6 +102,7 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 void fdtab_stays(int fd, struct stream *x) { (void)fd, (void)x; }
 void fdtab_closed(int fd) { (void)fd; }
 int fdtab_top(void) { return 0; }
+int fdtab_next(int fd) { (void)fd; return 0; }
 
 uint64_t stream_patience(struct stream *x, enum patience p, uint64_t most)
 {
