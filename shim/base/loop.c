@@ -51,10 +51,16 @@ bool loop_is_me(void) { return me; }
 bool loop_running(void) { return atomic_load(&running) > 0; }
 struct bell *loop_bell(void) { return atomic_load(&bell); }
 
+/* By another thread, since the turn that may have looked too early: the bell is silent until it is
+ * armed. */
+static _Atomic bool kicked;
+
 void loop_kick(void)
 {
 	struct bell *b = atomic_load(&bell);
 
+	if (!me)
+		atomic_store(&kicked, true);
 	if (b)
 		bell_ring(1ull << b->idx);
 }
@@ -353,11 +359,13 @@ static bool one_round(uint64_t end_us)
 {
 	struct epoll_event ev[64];
 	struct bell *b = atomic_load(&bell);
-	uint64_t due = round_of_work(), now;
+	uint64_t due, now;
 	struct timespec t, *tp = NULL;
 	bool idle;
 	long n;
 
+	due = round_of_work();
+	atomic_store(&kicked, false);
 	due = earlier(due, duties->turn());
 	if (bell_slice(b) != UINT64_MAX)
 		due = earlier(due, now_us() + bell_slice(b) / 1000);
@@ -366,7 +374,7 @@ static bool one_round(uint64_t end_us)
 	idle = due == UINT64_MAX && nothing_to_do();
 	due = idle ? now + LEAVE_US : earlier(due, duties->idle(now));
 	/* `idle` may have put something there */
-	if (atomic_load(&queue) || atomic_load(&away) || anything_came()) {
+	if (atomic_load(&queue) || atomic_load(&away) || atomic_load(&kicked) || anything_came()) {
 		due = 0;
 		idle = false;
 	}

@@ -2,7 +2,7 @@
  * test_loop.c - who holds the background thread up (loop_hold()): all who wait for that have their
  * turn, also if a signal handler of the program jumps out of one's wait at any moment. And who
  * sends it away (loop_pause()): it comes back after the last of them, and where it cannot its work
- * is done all the same.
+ * is done all the same. A kick that comes while it is awake is not lost.
  *
  * LINK: shim/base/loop.c shim/base/lock.c shim/base/event.c
  */
@@ -31,13 +31,14 @@
 struct bell bells[BELL_MAX];
 _Atomic bool bells_mixed, bells_deaf, shim_active;
 
-void bell_arm(struct bell *b) { (void)b; }
-void bell_disarm(struct bell *b) { (void)b; }
+void bell_arm(struct bell *b) { atomic_store(&b->sleeping, 1); }
+void bell_disarm(struct bell *b) { atomic_store(&b->sleeping, 0); }
 struct bell *bell_new(void) { bells[0].fd = eventfd(0, EFD_NONBLOCK); return &bells[0]; }
 void bell_ring(uint64_t mask)
 {
 	ck_assert_uint_eq(mask, 1);
-	ck_assert_int_eq(eventfd_write(bells[0].fd, 1), 0);
+	if (atomic_exchange(&bells[0].sleeping, 0))
+		ck_assert_int_eq(eventfd_write(bells[0].fd, 1), 0);
 }
 void copy_after_fork(void) {}
 void copy_quit(void) {}
@@ -202,7 +203,25 @@ static uint64_t work(struct work *w, uint64_t now)
 }
 static bool restless(const struct work *w) { (void)w; return false; }
 static bool came(struct work *w) { (void)w; return false; }
-static uint64_t turn(void) { return UINT64_MAX; }
+
+/* Another thread has something for us when the turn has looked for that. */
+static _Atomic int turns, comes_late, seen_late;
+static void *kicks(void *arg) { loop_kick(); return arg; }
+static uint64_t turn(void)
+{
+	pthread_t t;
+
+	atomic_fetch_add(&turns, 1);
+	if (atomic_load(&comes_late) == 2)
+		atomic_store(&seen_late, 1);
+	if (atomic_load(&comes_late) != 1)
+		return UINT64_MAX;
+	atomic_store(&comes_late, 2);
+	ck_assert_int_eq(pthread_create(&t, NULL, kicks, NULL), 0);
+	pthread_join(t, NULL);
+	return UINT64_MAX;
+}
+
 static uint64_t idle(uint64_t now) { (void)now; return UINT64_MAX; }
 static bool nothing(void) { return false; }
 static void cannot(int r) { ck_assert_int_eq(r, -EAGAIN); atomic_fetch_add(&failed, 1); }
@@ -288,6 +307,36 @@ START_TEST(its_work_is_done)
 }
 END_TEST
 
+START_TEST(kicked_while_awake)
+{
+	uint64_t end;
+
+	start();
+	works();
+	atomic_store(&comes_late, 1);
+	works();	/* a round, and so a turn */
+	end = now_us() + END_US;
+	while (!atomic_load(&seen_late)) {
+		ck_assert_msg(now_us() < end, "it sleeps: the kick is lost");
+		sched_yield();
+	}
+}
+END_TEST
+
+/* Who is kicked by nobody else does not go round for itself. */
+START_TEST(sleeps)
+{
+	int before;
+
+	start();
+	works();
+	do {
+		before = atomic_load(&turns);
+		usleep(200000);
+	} while (atomic_load(&turns) > before + 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("loop");
@@ -298,6 +347,8 @@ int main(void)
 	tcase_add_test(c, two_pause_it);
 	tcase_add_test(c, stays_if_it_could_not_come_back);
 	tcase_add_test(c, its_work_is_done);
+	tcase_add_test(c, kicked_while_awake);
+	tcase_add_test(c, sleeps);
 	suite_add_tcase(s, c);
 	return run_suite(s);
 }
