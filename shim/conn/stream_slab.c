@@ -281,13 +281,18 @@ static void sweep(void)
 	left_n = free_n;
 }
 
-/* Not under a filter, which may not permit it; nor while somebody has to be woken for it. */
+/* Not under a filter, which may not permit it; nor while somebody has to be woken for it. A sweep
+ * looks at all streams, so it comes the more seldom the more there are: a stream that is freed pays
+ * for 64 looks at most. */
 static bool too_many_free(void)
 {
-	uint32_t most = used_n > FREE_MOST ? used_n : FREE_MOST;
+	uint32_t most = used_n > FREE_MOST ? used_n : FREE_MOST, more = streams_top() / 64;
+
+	if (more < FREE_MOST / 4)
+		more = FREE_MOST / 4;
 
 	/* a larger page has others' streams, too */
-	return arch_page() == PAGE && free_n > most && free_n > left_n + FREE_MOST / 4 &&
+	return arch_page() == PAGE && free_n > most && free_n > left_n + more &&
 	       shim_on && !atomic_load(&lock_sleepers);
 }
 
@@ -309,8 +314,12 @@ static void slab_give(struct stream *s)
 	if (too_many_free())
 		sweep();
 	lock_give(&slab);
+	/* A handler that forks in the middle of it would go on with it in the child, whose rows are
+	 * others. */
+	critical_enter();
 	if (shim_on)		/* as above */
 		stat_trim();
+	critical_leave();
 }
 
 void stream_free(struct stream *s)
