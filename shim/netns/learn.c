@@ -264,6 +264,7 @@ void learn_leave(struct learn *l, int fd)
 
 #define CHECK_FIRST_US 10000	/* packets that came before the filter are through by then */
 #define CHECK_MOST_US  200000
+enum { RST = 4, ACK = 16 };	/* in byte 13 of a TCP header */
 #define DROPS	       8	/* SK_MEMINFO_DROPS in linux/sock_diag.h */
 
 static uint32_t drops_of(int fd)
@@ -286,6 +287,11 @@ bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now)
 {
 	struct learn_counts c;
 	struct sock_filter f[] = {
+		/* what answers a packet of ours when the other end is gone acknowledges nothing,
+		 * and does not come again */
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, RST | ACK),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RST, 3, 0),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8),	/* what it acknowledges */
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 7, 0),
 		/* and our FIN, if we are killed: but bytes would make of it another ISN */
@@ -303,8 +309,8 @@ bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now)
 
 	if (has_filter(fd) || !all_acknowledged(fd) || !learn_count(fd, false, &c))
 		return false;
-	f[1].k = claim + 1 + c.sent;
-	f[2].k = f[1].k + 1;
+	f[4].k = claim + 1 + c.sent;
+	f[5].k = f[4].k + 1;
 	l->claim = claim;
 	l->dropped = drops_of(fd);
 	l->since_us = now;

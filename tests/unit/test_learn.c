@@ -492,6 +492,29 @@ START_TEST(its_own_filter)
 }
 END_TEST
 
+/* The other end is gone without a word, and our kernel asks for it. What answers says so once. */
+START_TEST(a_reset_passes)
+{
+	struct pollfd p;
+	int one = 1, error = 0;
+	socklen_t len = sizeof(error);
+
+	reads_only();
+	if (setsockopt(theirs, IPPROTO_TCP, TCP_REPAIR, &one, sizeof(one)) < 0)
+		return;		/* CAP_NET_ADMIN */
+	setsockopt(ours, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
+	setsockopt(ours, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+	setsockopt(ours, IPPROTO_TCP, TCP_KEEPCNT, &one, sizeof(one));
+	setsockopt(ours, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	ck_assert_int_eq(stream_learn_check(s, 7, kept_isn(), now_us()), 0);
+	close(theirs);
+	p = (struct pollfd){ .fd = ours };
+	ck_assert_int_eq(poll(&p, 1, 10000), 1);
+	getsockopt(ours, SOL_SOCKET, SO_ERROR, &error, &len);
+	ck_assert_int_eq(error, ECONNRESET);	/* ETIMEDOUT where it went lost */
+}
+END_TEST
+
 /* While something is unacknowledged nothing is learned, and the send is as ever. */
 START_TEST(not_while_under_way)
 {
@@ -578,6 +601,7 @@ int main(void)
 	tcase_add_loop_test(c, told_wrongly, 0, 6);
 	tcase_add_loop_test(c, no_filter_then, 0, 5);
 	tcase_add_test(c, its_own_filter);
+	tcase_add_test(c, a_reset_passes);
 	tcase_add_test(c, not_while_under_way);
 	tcase_add_test(c, no_error_is_seen);
 	tcase_add_loop_test(c, the_reset_is_seen, 0, 50);
