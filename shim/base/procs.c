@@ -81,16 +81,22 @@ uint64_t process_start(int pid)
 /*
  * The kernel is asked to hurry the end of one that is ending: it says EINVAL of all others,
  * whoever asks and in whichever PID namespace. A process gives up its memory (ESRCH) before its
- * descriptors. Where a filter forbids the question it is taken to live.
+ * descriptors. 1, 0; -1: the kernel has no such question, or a filter forbids it.
  */
+static int asked(int pidfd)
+{
+	long r = sys(SYS_process_mrelease, pidfd, 0);
+
+	if (!r || r == -ESRCH || r == -EAGAIN || r == -EINTR)
+		return 1;
+	return r == -EINVAL ? 0 : -1;
+}
+
+/* Where nobody can be asked it is taken to live. */
 bool process_ending_of(int pidfd)
 {
-	long r;
-
-	if (is_readable(pidfd))
-		return false;	/* its threads are gone, and the files; or nobody can say */
-	r = sys(SYS_process_mrelease, pidfd, 0);
-	return !r || r == -ESRCH || r == -EAGAIN || r == -EINTR;
+	return !is_readable(pidfd) &&	/* its threads are gone, and the files; or nobody can say */
+	       asked(pidfd) > 0;
 }
 
 /*
@@ -101,12 +107,18 @@ bool process_ending_of(int pidfd)
 bool process_ending(int pid, uint64_t start)
 {
 	struct proc_stat st;
+	int fd, r = 0;
 
-	if (process_ended(pid))
+	fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
+	if (fd < 0)
 		return false;
-	if (!stat_of(pid, &st) || st.start != start)
-		return false;	/* the number is another's by now */
-	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
+	/* else its number is another's by now */
+	if (!is_readable(fd) && stat_of(pid, &st) && st.start == start)
+		r = asked(fd);
+	fd_internal_close(fd);
+	if (r < 0)	/* of its first thread, without which a process may go on */
+		return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
+	return r;
 }
 
 bool process_runnable(int pid, uint64_t start)
