@@ -5,7 +5,7 @@ S=$1
 [[ ! -e $S/usr/include/check.h ]] || exit 0
 rm -rf "$S"
 packages=libc6-dev,libjson-c-dev,libibverbs-dev,librdmacm-dev,libunwind-dev,libncurses-dev
-packages+=,systemtap-sdt-dev,check,libgcc-s1,libnettle8
+packages+=,systemtap-sdt-dev,check,libgcc-s1,nettle-dev
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$packages" \

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The packages of deps.sh: none is named with a version, which is another one in the next Debian
-# (there are packages for the default one); and where apt has lists, each is in them.
+# (there are packages for the default one; of a library the one with its headers); and where apt has
+# lists, each is in them.
 cd "$(dirname "$0")/../.." || exit 1
 rc=0
 mapfile -t names < <(sed -n '/^build=/,/^case/p' tests/scripts/deps.sh | grep -v '^#' |
@@ -10,7 +11,7 @@ mapfile -t names < <(sed -n '/^build=/,/^case/p' tests/scripts/deps.sh | grep -v
 known=" $(apt-cache --no-all-versions show "${names[@]}" bash 2>/dev/null |
 	sed -n 's/^Package: //p' | tr '\n' ' ') "
 for name in "${names[@]}"; do
-	if [[ $name =~ -[0-9]+(\.[0-9]+)*(-|$) ]]; then
+	if [[ $name =~ -[0-9]+(\.[0-9]+)*(-|$) || $name =~ ^lib.*[0-9]$ ]]; then
 		echo "$name: a version that the next Debian will not have"
 		rc=1
 	elif [[ $known == *" bash "* && $known != *" $name "* ]]; then

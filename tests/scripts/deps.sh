@@ -24,7 +24,7 @@ declare -A said=([rdmastat]="rdmastat" [probes]="the probes for bpftrace and per
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 rpm="rpmbuild:rpm rpm2cpio:rpm2cpio cpio:cpio"
 check="$rdmastat $probes $rpm pkg-config:pkg-config pc=check:check \
-/usr/lib/*/libnettle.so.[678]:libnettle8
+/usr/lib/*/libnettle.so.[678]:nettle-dev
 	shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl \
 wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite \

@@ -15,9 +15,10 @@ rm -rf "$dir"
 mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
 dir=$(cd "$dir" && pwd)
 sed "s/bookworm-backports/$suite/" "$(dirname "$0")/../vm/backports.sources" >"$dir/one.sources"
-apt=(timeout 120 apt-get -q -o Dir::Etc::sourcelist="$dir/one.sources" \
-	-o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$dir/lists"
-	-o Dir::Cache="$dir/cache" -o APT::Sandbox::User=root)
+# a mirror may be behind
+apt=(timeout 120 apt-get -q -o Acquire::Check-Valid-Until=false
+	-o Dir::Etc::sourcelist="$dir/one.sources" -o Dir::Etc::sourceparts=/dev/null
+	-o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=root)
 { "${apt[@]}" update && cd "$dir" && "${apt[@]}" download "${packages[@]/%//$suite}" &&
 	for p in *.deb; do
 		dpkg -x "$p" unpacked || exit
