@@ -200,9 +200,10 @@ within() {
 	done
 }
 
-# best_of N CMD...: until it succeeds, so many times at most; what a try adds to $OUT counts if it is
-# the last. For a floor that is never reached with the fault, and else unless other programs have
-# the processors: how soon two ends meet, and how late a reader is, is theirs to say.
+# best_of N CMD...: tries CMD until it succeeds, N times at most. What a try adds to $OUT counts
+# only if it is the last one. For a floor that the fault never reaches, and that is otherwise
+# missed only while other programs have the processors: they decide how soon two ends meet, and
+# how late a reader is.
 best_of() {
 	local n=$1 was
 	was=$(stat -c %s "$OUT")

@@ -45,7 +45,7 @@ calls() {
 if strace -qq -o /dev/null true 2>/dev/null; then
 	calls=$(($(calls LD_PRELOAD="$SHIM" RDMASHIM_CONF="$CONF" \
 		RDMASHIM_STAT_DIR="$STAT") - $(calls A=)))
-	# each directory above the policy is looked at: as many are meant as /tmp/NAME/policy.conf has
+	# Each directory above the policy is looked at; 28 is for those of /tmp/NAME/policy.conf.
 	above=${CONF//[!\/]/}
 	most=$((28 + ${#above} - 3))
 	say "adds $calls system calls"
