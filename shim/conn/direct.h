@@ -101,8 +101,8 @@ uint64_t direct_watch(struct stream *s, uint64_t now);
  * has not begun in time. Now: it may not go on, what is not finished is withdrawn. snd.lock
  * held. */
 bool direct_settle(struct stream *s, bool now);
-/* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for
- * one who does so again. */
+/* To be called before a block is withdrawn because the receiver has begun and does not finish. A
+ * receiver that does so again gets no more blocks. */
 bool direct_late(struct stream *s);	/* False: it has not begun */
 
 #endif

@@ -30,7 +30,8 @@ bool fork_ring_fd(int fd);	/* false: the program has closed it by a call that we
 /* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
 bool process_lives(int pid);
 
-/* The stream's holders, made with this process in it if need be. NULL: none is left. */
+/* The stream's struct holders, made with this process in it if necessary. NULL: no struct is left.
+ */
 struct holders *holders_of(struct stream *s);
 void holders_close(void);		/* a child comes: the next holders lie where it does not
 					 * see them */
@@ -42,8 +43,9 @@ void holders_leave(struct holders *c);		/* this process, which holds it no more 
  * rings. */
 void holders_want_fallback(struct holders *c);
 void holders_say_on_tcp(struct holders *c);		/* says so to all who wait for it */
-/* Until it is said, or a moment: who would say it may have ended, and a child that was taken
- * over may have silenced the bell, of which nobody hears. False: `end_us` has come. */
+/* Waits until that is reported, or for a moment only: the process that would report it may have
+ * ended, or a child that was taken over may have silenced the bell unnoticed. False: `end_us` has
+ * come. */
 bool holders_await_on_tcp(struct holders *c, uint64_t end_us);
 uint32_t holders_requests(void);			/* counts the calls of that, of all
 							 * processes */

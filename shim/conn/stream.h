@@ -283,8 +283,8 @@ struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
-/* The caller reports "not writable" to who polls, and so will not try to send: the background
- * thread sees whether that has to go on by TCP, whose buffers are larger. */
+/* The caller reports "not writable" to a program that polls, which will then not try to send. So
+ * the background thread checks whether it has to go on by TCP, whose buffers are larger. */
 void stream_told_full(struct stream *s);
 /* Everything that the peer ever sent has been read. Lock-free. */
 bool stream_at_end(struct stream *s);
@@ -306,11 +306,12 @@ bool stream_look_for_reset(struct stream *s);
  * -ETIMEDOUT. */
 int stream_fall_back(struct stream *s, enum reason r);
 int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end_us);
-/* Of many, all of which were asked at that time: one patience, and less where the peer is of
- * another user or has been waited for in vain (link/patience.h). */
+/* The same for one of many streams, all of which were asked at that time. They share one allowance,
+ * which is smaller if the peer is of another user or has been waited for in vain (link/patience.h).
+ */
 int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since_us);
-/* The moment, in us, until which a call waits for its being on TCP, of those that were asked at
- * since_us (patience_ns()); and that it passed in vain. */
+/* The time, in us, until which a call waits for the stream to be on TCP, where all were asked at
+ * since_us (patience_ns()); and a report that it passed in vain. */
 uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since_us);
 void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since_us);
 /* the same without waiting, and not for good */

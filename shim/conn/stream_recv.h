@@ -10,8 +10,9 @@
 #include "link/patience.h"
 
 /* ---- what is on its way: stream_view.c ---- */
-/* Up to which offset the ring has bytes that come when a rewind ends, or a cut that only the sender
- * has made; 0: neither is under way. Lock of that half held. */
+/* The offset up to which the ring has bytes that come when a rewind ends, or when the receiver
+ * learns of a cut that so far only the sender has made. 0: neither is in progress. Lock of that
+ * half held. */
 static inline uint64_t stream_rx_coming_to(struct stream *s)
 {
 	uint8_t state = s->rcv.cut.state;
@@ -42,24 +43,24 @@ static inline bool stream_rx_coming(struct stream *s)
 
 /* A rewind has sent bytes again, and the kernel does not have all of them yet. */
 bool stream_rx_resent(struct stream *s);
-/* All that may be on its way when reads find nothing. A poll says so, and so whoever finds nothing
- * now, by a read, FIONREAD or TCP_INQ, waits for it: they all ask this and nothing else. Lock-free
- * for those who poll. */
+/* Whether bytes may be on their way when reads find nothing. A poll reports them, so a read,
+ * FIONREAD or TCP_INQ that finds nothing now waits for them. All of these ask this function and
+ * nothing else. Lock-free for polls. */
 bool stream_rx_promised(struct stream *s);
-/* As stream_rx_resent(), but not for ever, for those who want the stream on TCP: from then on its
- * calls are the kernel's, who must have what they were promised. */
+/* As stream_rx_resent(), but not for ever, for callers that want the stream on TCP. From then on
+ * its calls are the kernel's, which must have the bytes that were promised. */
 bool stream_arriving(struct stream *s);
-/* The end, or a count of bytes, was told, and the kernel does not show it yet: bytes that come
- * before it are under way, and the kernel's own answers would be of a part of them. 0: no; else
- * microseconds after which to look again. Takes rcv.lock. */
+/* The program was told of the end, or of a count of bytes, that the kernel does not show yet: bytes
+ * before it are in flight, and the kernel's own answers would cover only a part of them. 0: no;
+ * else microseconds after which to look again. Takes rcv.lock. */
 uint64_t stream_told_under_way(struct stream *s);
 
 /* ---- stream_peeked.c: what the reader was shown and has not taken. rcv.lock held
  * unless said otherwise ---- */
-/* How long a call that must not block waits for what a rewind moves, which takes some 100 us,
- * but longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
- * waited for less from then on, and for the same rewind not again; all of one user have no more
- * than patience.h says together. */
+/* How long a call that must not block waits for bytes that a rewind moves. That takes some 100 us,
+ * and longer with many connections. If a process was once waited for in vain (it is stopped, or
+ * worse), calls wait less for it from then on, and not again for the same rewind. All processes of
+ * one user together get no more than patience.h says. */
 #define STREAM_PATIENCE_NS	1000000000
 #define STREAM_LESS_NS		50000000
 uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most);

@@ -17,13 +17,14 @@
 int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
 int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
-/* Has TCP more than the stream's bytes below `at`: somebody else's, or his end? snd.lock held */
+/* Does TCP have more than the stream's bytes below `at`: another process's bytes, or its end?
+ * snd.lock held */
 bool stream_overtaken(const struct stream *s, uint64_t at);
 
 /* ---- stream_room.c: how much may be under way ---- */
-/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for
- * just that (fall_back). While the direction is on the path, nobody but the kernel's reader
- * changes what TCP has room for. snd.lock held. */
+/* No more of the ring is used than TCP could take back without a reader, since the reader may be
+ * waiting for just that (fall_back). While the direction is on the path, only a reader of the
+ * kernel's socket changes what TCP has room for. snd.lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
 /* With a wire: something was published, and a ring that is full again and again is to be a larger
  * one, which the peer has to give. snd.lock held */

@@ -13,16 +13,16 @@
 
 /* ---- discovery_ctl.c ---- */
 /* Asks for a slot of the link. 0: an answer will come (SEARCH_ASKED). -EAGAIN: the stream may not
- * ride it, it is full, or cannot be asked now. Or -errno: it will not be bound. `end`: who has
- * the other end, of a connection on this host. */
+ * use the link, or the link is full or cannot be asked now. Other -errno: the stream will not be
+ * bound. `end`: who has the other end of a connection on this host. */
 struct identity;
 int search_ask(struct stream *s, struct link *l, const struct identity *end);
 /* a record without a socket */
 void search_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);
 
 /* ---- bind_proof.c; rcv.lock is taken there, and out_lock under it ---- */
-/* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us
- * descriptors? Takes note of one that does not. */
+/* Does a process of `uid` hold the other end, as far as the kernel says, and may that user pass us
+ * descriptors? Notes a user that does not. */
 bool search_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 /* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
  * that the connection is ours. `gen`: of the stream that is meant. 0 or -errno, of those that may
@@ -66,8 +66,8 @@ void search_found(struct stream *s);		/* it has its slot */
 /* not on that link */
 void search_refused(struct stream *s, const struct link *l, enum reason why);
 void search_orphaned(struct link *l);		/* those who asked there search again */
-/* The link is up, or will not be: those who waited for it look again. Until then they are left
- * alone, who may be thousands. */
+/* The link is up, or will not be: streams that waited for it look again. Until then they do not
+ * look, since they may be thousands. */
 void search_hello_settled(const struct link *l);
 void search_failed(struct stream *s, enum reason why, bool for_good);
 

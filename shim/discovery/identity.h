@@ -38,7 +38,7 @@ struct identity {
 };
 
 /* The next message that the kernel itself sent to that netlink socket: its size or -errno.
- * Whoever has CAP_NET_ADMIN in the network namespace can send some, too. */
+ * Processes with CAP_NET_ADMIN in the network namespace can send messages, too. */
 long kernel_answer(int nl, void *buf, size_t size, int flags);
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);

@@ -29,8 +29,8 @@ void search_after_fork(void);
 
 /* ---- search_result.c ---- */
 void search_stop(struct stream *s);
-/* The stream stays on TCP because of the other end's version; the same if nobody else comes:
- * whoever says so has proven nothing. */
+/* The stream stays on TCP because of the other end's version; and the same, but only if nobody else
+ * comes, since the process that says so has proven nothing. */
 void search_version(struct stream *s, uint32_t theirs);
 void search_version_heard(struct stream *s, uint32_t theirs);
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will

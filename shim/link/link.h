@@ -99,7 +99,7 @@ struct ctl_msg {
 };
 _Static_assert(sizeof(struct ctl_msg) == 64, "wire layout: bump CTL_VERSION when it changes");
 
-/* What an end can beside what all can; who has not got a bit ignores it. */
+/* What an end can do beyond what every end can. An end that does not know a bit ignores it. */
 #define LINK_PULLS 1		/* blocks that are read out of the sender's memory: path_pull */
 
 enum link_state { LINK_FREE, LINK_HELLO, LINK_UP, LINK_DEAD };
@@ -197,14 +197,14 @@ static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK
  * see). */
 bool link_send(struct link *l, const struct ctl_msg *m);
 void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
-/* Drains the dirty bits of all links: every stream named there gets attention (struct
- * link_user). Returns true if anything was found. *taking, if not NULL, is held for as long as it
- * may have taken a bit whose stream has not had attention yet; not where none is set. Only inside
+/* Drains the dirty bits of all links: every stream named there gets attention (struct link_user).
+ * Returns true if anything was found. *taking, if not NULL, is held while a bit may have been taken
+ * whose stream has not had attention yet; it is not taken if no bit is set. Only inside
  * link_read_enter/leave. */
 bool links_drain(struct lock *taking);
 void link_read_enter(void);
 void link_read_leave(void);
-/* What those who ride the links, or wait for one, have done. Once, before the first link. */
+/* What is called in the code that uses links, or waits for one. Set once, before the first link. */
 struct link_user {
 	void (*attention)(struct stream *s);	/* the peer says that something is new for it.
 						 * Any thread, within link_read_enter() */
@@ -240,10 +240,10 @@ void link_flush(struct link *l);
  * -EPIPE at the end. */
 int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
-/* May the peer's user still pass us descriptors? He was let in, but the policy may have changed,
- * and our own user. If not, for good: nothing is passed any more, either way, its streams fall
- * back, and then, or when the peer has not let them go for as long as an exec would wait, it
- * ends. */
+/* May the peer's user still pass us descriptors? It was let in, but the policy, or our own user,
+ * may have changed. If not, that is final: nothing is passed any more in either direction, and the
+ * link's streams fall back. The link ends after that, or when the peer has not released them for as
+ * long as an exec would wait. */
 bool link_trusts(struct link *l);
 void links_look_at_users(void);		/* the same of all, when the policy has changed */
 /* May processes of that user have one more link, or bell? Those of another user than our own and

@@ -66,12 +66,12 @@ struct path_wire {
 	bool (*poll)(struct link *l);
 
 	/* ---- sleep ---- */
-	/* The next event makes `channel` readable. `own`: to who sleeps on it himself, so that
-	 * nobody else need be woken. Then poll once more before sleeping. Any thread. */
+	/* The next event makes `channel` readable. `own`: for a thread that sleeps on it itself, so
+	 * that no other thread need be woken. Then poll once more before sleeping. Any thread. */
 	void (*arm)(struct link *l, bool own);
 	int (*channel)(const struct link *l);	/* a descriptor; -1: it is dead, or not there yet */
-	/* The channel was readable: takes that, polls, and arms again for who still needs it. Any
-	 * thread, not to be cancelled here. */
+	/* The channel was readable: takes the event, polls, and arms again for threads that still
+	 * need it. Any thread, not to be cancelled here. */
 	void (*woken)(struct link *l);
 	/* The background thread does not watch it any more */
 	void (*unwatched)(struct link *l);

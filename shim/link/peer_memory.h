@@ -45,8 +45,8 @@ struct ring_shared;
 
 #define PEER_CHUNKS 32	/* chunks of a buffer that one read fills; of more the first ones count */
 
-/* When the link is made: true if the peer has our user, who must be the only one that we are or may
- * become, and it can be pinned. */
+/* When the link is made: true if the peer has our user, which must be the only one that we have or
+ * may become, and if it can be pinned. */
 bool peer_memory_pin(struct link *l);
 void peer_memory_unpin(struct link *l);
 

@@ -29,8 +29,9 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret);
 static inline bool peer_rights_cover(const struct peer_rights *theirs,
 				     const struct peer_rights *ours)
 {
-	/* A program may get more by exec than its process had: such an one the kernel shows only to
-	 * who has this. What root executes gets no more than any program of root's own. */
+	/* A program may get more rights by exec than its process had. The kernel shows such a
+	 * program only to processes with this capability. What root executes gets no more than any
+	 * program of root's own. */
 	if (ours->uid && ours->caps >> CAP_SYS_PTRACE & 1)
 		return false;
 	return theirs->plain && ours->plain && theirs->uid == ours->uid &&

@@ -149,15 +149,15 @@ void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);
 void item_give_back(struct epitem *it);
 void ready_free_buckets(struct epoll *e);
 void *ready_map(size_t n);				/* no lock; zeroed, NULL: no memory */
-/* As ready_unpark(), but looks under the lock: who holds it may be about to park, or has one in
- * hand. */
+/* As ready_unpark(), but looks under the lock: its holder may be about to park an item, or may have
+ * one in hand. */
 void ready_unpark_surely(struct epoll *e);
 
 /* What this thread looks through itself: who queues need not ring for it. No lock. */
 extern __thread const struct epoll *ready_looks_at __attribute__((tls_model("initial-exec")));
 
 /* ---- ready_instance.c ---- */
-/* A watched instance is other processes' too, who may take its bell's event. */
+/* Other processes have a watched instance, too, and may take its bell's event. */
 extern _Atomic bool ready_watch_shared;
 struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
 void item_free(struct epitem *it);			/* no lock; not (or no longer) in any
