@@ -239,11 +239,13 @@ stop() {
 	true
 }
 
-# free_port VAR: a port below the ephemeral ones on which nobody listens.
+# free_port VAR: a port below the ephemeral ones on which nobody listens. Nor will another lane's
+# test meanwhile (TEST_LANE, of run-tests.sh): it has other ones.
 free_port() {
-	local p
+	local p lane=${TEST_LANE:-0/1} most
+	most=$((12000 / ${lane#*/}))
 	while :; do
-		p=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		p=$((20000 + ${lane%/*} * most + (RANDOM * 32768 + RANDOM) % most))
 		[[ -z $(ss -Htan "sport = :$p") && " ${USED_PORTS-} " != *" $p "* ]] && break
 	done
 	USED_PORTS="${USED_PORTS-} $p"

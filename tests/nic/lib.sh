@@ -85,11 +85,12 @@ listening() {
 	grep -qsE "$at" /proc/net/tcp /proc/net/tcp6
 }
 
-# free_port VAR: below the ephemeral ones; nobody listens there.
+# free_port VAR: below the ephemeral ones; nobody listens there, as in tests/apps/lib.sh.
 free_port() {
-	local p
+	local p lane=${TEST_LANE:-0/1} most
+	most=$((12000 / ${lane#*/}))
 	while :; do
-		p=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		p=$((20000 + ${lane%/*} * most + (RANDOM * 32768 + RANDOM) % most))
 		listening "$p" || break
 	done
 	printf -v "$1" %s "$p"

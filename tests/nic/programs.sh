@@ -45,7 +45,7 @@ perf() {
 	say "$*: $(tr -s ' \t' ' ' <"$TMP/figures")"
 }
 
-PORT=$((20000 + RANDOM % 9000))
+free_port PORT
 for profile in mlx5 iwarp; do
 	device "profile=$profile"
 	ping 127.0.0.1

@@ -90,7 +90,8 @@ run_one() {
 	start=$EPOCHREALTIME
 	times >"$work/before.$lane"
 	# setsid: an own process group, and no terminal that a password prompt could wait on
-	RDMASHIM_TEST=$current setsid bash -c "$cmd" >"$log" 2>&1 </dev/null &
+	RDMASHIM_TEST=$current TEST_LANE=$lane/$LANES setsid bash -c "$cmd" >"$log" 2>&1 \
+		</dev/null &
 	pid=$!
 	sleep "$secs" >/dev/null 2>&1 &
 	guard=$!
