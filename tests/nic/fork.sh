@@ -3,7 +3,7 @@
 # fork: there the pages of a queue are the child's once the parent has written to them. A process
 # that has forked goes on by RDMA all the same, on the same queue pair.
 . "$(dirname "$0")/lib.sh"
-library 'earn_bytes 0'
+library 'earn_bytes 0' 'rdma_stall 1s'	# a busy machine is late, too
 device profile=mlx5 fork_state=0
 
 echoes
