@@ -3,7 +3,7 @@
 # What a process may have pinned: connections beyond rdma_memory stay on TCP, and lose nothing. And
 # those that are busy take no more of it for larger rings than they leave to others.
 . "$(dirname "$0")/lib.sh"
-library 'earn_bytes 0' 'rdma_memory 1M'
+library 'earn_bytes 0' 'rdma_memory 1M' 'rdma_stall 1s'	# a busy machine is late, too
 device profile=mlx5
 echoes 60 1000
 back_on_rdma
