@@ -4,6 +4,7 @@
 # TIMEOUT: 100
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can mount for another user"
+unshare -m true 2>/dev/null || skip "no mount namespaces, as below a root that is no mount"
 [[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/hangs ]] || fail "no $B/hostile/hangs"
 begin_mode both

@@ -31,7 +31,7 @@ wrk:wrk nginx:nginx-light socat:socat python3:python3
 /usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint go:golang-go
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client
-	ip:iproute2 runuser:util-linux
+	ip:iproute2 nft:nftables runuser:util-linux
 	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf
 	vsftpd:vsftpd lftp:lftp /usr/lib/x86_64-linux-gnu/libsocket_wrapper.so:libsocket-wrapper
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
