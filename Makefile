@@ -115,7 +115,7 @@ help:
 	@echo '  check-faults    each system call fails, one use after the other'
 	@echo '  check-mutants   rules taken out of the sources must be missed by a test'
 	@echo '  check-suites    tests of CPython, Java, stress-ng, PostgreSQL;' \
-		'check-zoo: 15 programs'
+		'check-zoo: 16 programs'
 	@echo '  check-arm       64-bit ARM: cross build, unit tests under qemu-user'
 	@echo '  check-distro    Debian 11 to sid in roots of their own (T="trixie ..."), as root'
 	@echo '  check-jobs      the samples for Slurm and Kubernetes, as root'

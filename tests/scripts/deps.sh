@@ -57,7 +57,8 @@ ldapsearch:ldap-utils varnishd:varnish
 	dovecot:dovecot-imapd smbd:samba smbclient:smbclient mariadbd:mariadb-server \
 sysbench:sysbench
 	mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev \
-mpirun.mpich:mpich erl:erlang-base
+mpirun.mpich:mpich erl:erlang-base rabbitmqctl:rabbitmq-server \
+/usr/lib/python3/dist-packages/pika:python3-pika
 	qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86 Xvfb:xvfb xdpyinfo:x11-utils \
 xwd:x11-apps
 	/usr/lib/python3/dist-packages/distributed:python3-distributed \
