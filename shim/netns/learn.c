@@ -291,7 +291,7 @@ bool learn_check_begin(struct learn *l, int fd, uint32_t claim, uint64_t now)
 		 * and does not come again */
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, RST | ACK),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RST, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RST, 9, 0),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8),	/* what it acknowledges */
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 7, 0),
 		/* and our FIN, if we are killed: but bytes would make of it another ISN */
