@@ -48,7 +48,7 @@ start_server() {	# tcp|shim: sets PORT_tcp or PORT_shim
 			--dir "$TMP" >"$TMP/server.$how.log" 2>&1) &
 		pid=$!
 		for ((i = 0; i < 50; i++)); do
-			if redis-cli -p $port ping 2>/dev/null | grep -q PONG &&
+			if grep -q PONG <<<"$(redis-cli -p $port ping 2>/dev/null)" &&
 				kill -0 $pid 2>/dev/null; then
 				SERVERS+=("$pid")
 				printf -v "PORT_$how" %s $port

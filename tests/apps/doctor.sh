@@ -309,7 +309,7 @@ N
 printf 'use rdma both *:*\ndiscovery_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
 unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer discovery' >"$TMP/text"
 nth() {
-	grep 'peer discovery' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" ||
+	grep -q -- "$2" <<<"$(grep 'peer discovery' "$TMP/text" | sed -n "$1p")" ||
 		fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"
 }
 nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"

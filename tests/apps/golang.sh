@@ -108,7 +108,7 @@ END
 	is "$TMP/damaged" "$3" '*untouched: *'
 }
 damaged '\0runtime.exit\0' '\0runtime.exot\0' "another name"
-if go version | grep -q 'go1\.1[89]'; then
+if grep -q 'go1\.1[89]' <<<"$(go version)"; then
 	damaged '\0runtime.epollctl\0' '\0runtime.epollctx\0' "one of three"
 fi
 if command -v upx >/dev/null; then

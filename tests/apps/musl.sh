@@ -76,7 +76,8 @@ mkdir -p "$dir" && cp "$SHIM" "$dir/librdmashim.so"
 by_lib=LD_PRELOAD=$TMP'/tree/$LIB/librdmashim.so'
 runs by-lib env "$by_lib" "$TMP/program"
 [[ ! -s $TMP/by-lib.err ]] || fail "by \$LIB: $(<"$TMP/by-lib.err")"
-env "$by_lib" cat /proc/self/maps | grep -q librdmashim || fail "a program of glibc is without"
+grep -q librdmashim <<<"$(env "$by_lib" cat /proc/self/maps)" ||
+	fail "a program of glibc is without"
 runs not-there env LD_PRELOAD=/not/there/librdmashim.so "$TMP/program"
 
 # ---- by its path it is ended, and by rdmarun it is not
@@ -89,7 +90,7 @@ for how in "$TMP/program" program "$TMP/script"; do
 	grep -q "musl's linker" "$TMP/rdmarun.err" || fail "rdmarun says nothing of musl: $how"
 done
 runs preloaded env LD_PRELOAD="$SHIM" "$B/rdmarun" "$TMP/program"
-"$B/rdmarun" --lib "$SHIM" cat /proc/self/maps | grep -q librdmashim ||
+grep -q librdmashim <<<"$("$B/rdmarun" --lib "$SHIM" cat /proc/self/maps)" ||
 	fail "rdmarun leaves programs of glibc alone"
 
 # ---- what the program calls is seen, what libc calls for it is not

@@ -73,7 +73,7 @@ for how in 'ro|Read-only file system|read-only' 'mode=1777,size=8k|is full|full'
 	IFS='|' read -r options doctor word <<<"$how"
 	there "mount -t tmpfs -o $options none /dev/shm" doctor --no-transfer --lib "$SHIM"
 	says "^FAIL counters .*"
-	tr -s '\n ' ' ' <"$TMP/text" | grep -q "$doctor" ||
+	grep -q "$doctor" <<<"$(tr -s '\n ' ' ' <"$TMP/text")" ||
 		fail "doctor does not say '$doctor': $(cat "$TMP/text")"
 	there "mount -t tmpfs -o $options none /dev/shm"
 	says "/dev/shm.* is $word: programs cannot count there"

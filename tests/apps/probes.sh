@@ -20,7 +20,7 @@ done
 # shellcheck disable=SC2013  # names
 for p in $(grep -o 'librdmashim.so:rdmashim:[a-z_]*' "$TOP/conf/examples/rdmashim.bt" |
 	sed 's/.*://'); do
-	names | grep -qx "$p" || fail "rdmashim.bt names the probe $p, which is not there"
+	grep -qx "$p" <<<"$(names)" || fail "rdmashim.bt names the probe $p, which is not there"
 done
 
 # gdb stops at a probe as it does at a line; its arguments are $_probe_arg0 and so on.

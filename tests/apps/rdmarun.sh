@@ -52,7 +52,7 @@ is "no library" "$? $(cat "$TMP/err")" "125 */none cannot be read: No such file*
 echo nonsense >"$TMP/bad.conf"
 run -p "$TMP/bad.conf" true 2>"$TMP/err"
 is "bad policy" "$? $(cat "$TMP/err")" "125 *bad.conf:1:1: *"
-run --help | grep -q -- '--bench' || fail "--help"
+grep -q -- '--bench' <<<"$(run --help)" || fail "--help"
 
 # ---- a signal goes to the program, and its status comes back
 mkfifo "$TMP/up"

@@ -45,9 +45,9 @@ within 10 is not-earned || fail "at first: $(reason)"
 kill -STOP "$SRV"
 echo >"$TMP/go"
 within 10 is searching || fail "while the other end stands still: $(reason)"
-RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why -j "127.0.0.1:$port" 2>/dev/null |
-	grep -q 'is looked for' ||
-	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why "$CLI" | grep -q 'is looked for' ||
+why() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why "$@"; }
+grep -q 'is looked for' <<<"$(why -j "127.0.0.1:$port" 2>/dev/null)" ||
+	grep -q 'is looked for' <<<"$(why "$CLI")" ||
 	fail "why does not say it"
 kill -CONT "$SRV"
 within 15 is - || fail "found: $(reason)"

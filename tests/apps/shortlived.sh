@@ -66,7 +66,7 @@ begin
 short_ones "earn_lifetime on"
 ((FIRST > 0)) || fail "none at all was upgraded"
 ((FAST == FIRST)) || fail "connections that end soon are upgraded again and again"
-RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | grep -q '"short-lived"' ||
+grep -q '"short-lived"' <<<"$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all)" ||
 	fail "nothing says short-lived"
 for ((i = 0; i < 20 && FAST == FIRST; i++)); do ask 1 400 270; done
 ((FAST > FIRST)) || fail "a connection that lives on is not upgraded"

@@ -19,7 +19,7 @@ path_is() {
 		fail "$(cat "$TMP/live")"
 }
 # All of its threads are.
-stopped() { ! cat "/proc/$1/task"/*/stat | grep -qv ') T '; }
+stopped() { ! grep -qhv ') T ' "/proc/$1/task"/*/stat; }
 # The reader's library knows that the sender is dead.
 lost() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json | python3 -c 'import json, sys

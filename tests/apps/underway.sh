@@ -82,7 +82,7 @@ assert waits <= calls and p["waits_polled"] == share
 
 # ---- a ring that is too small, and nobody who reads: the rest goes by TCP
 echo "send 3000000" >"$TMP/c.fifo"
-over() { rdmastat conn --json | grep -q '"overflows":[1-9]'; }
+over() { grep -q '"overflows":[1-9]' <<<"$(rdmastat conn --json)"; }
 within 20 over || fail "nothing overflows: $(rdmastat conn --json)"
 tell s "read 3000000"
 within 20 grep -q 'done send 3000000' "$TMP/c.log" || fail "not sent"

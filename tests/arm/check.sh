@@ -21,7 +21,7 @@ for f in tests/unit/test_*.c tests/{apps,bench,hostile,snippets}/*.c; do
 done
 nice make -k -j"$(nproc)" B="$A" CC="$cc" all "${programs[@]}" >"$A/logs/make" 2>&1 ||
 	fail "it does not build: $(grep -E 'error|\*\*\*' "$A/logs/make" | head -n 10)"
-readelf -h "$A/librdmashim.so" | grep -q AArch64 || fail "not for ARM"
+grep -q AArch64 <<<"$(readelf -h "$A/librdmashim.so")" || fail "not for ARM"
 echo "built: library, rdmastat, rdmarun and ${#programs[@]} programs of tests"
 
 emulated() { nice timeout -s KILL "$1" qemu-aarch64 -L "$S" "${@:2}"; }

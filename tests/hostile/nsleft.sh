@@ -53,7 +53,7 @@ with open(path, "ab") as f:
             os.chown(name, 31337, 31337)
     f.write(os.urandom(100000))
 E2
-gone_are() { ! names | grep -qxF "$left"; }
+gone_are() { ! grep -qxF "$left" <<<"$(names)"; }
 searching next
 within 10 gone_are || fail "still there: $(names)"
 grep -q 'of a process that was killed' "$TMP/shim.next" || fail "not said"

@@ -329,7 +329,7 @@ static long base_memory;
 #define MEMORY_SLACK 8192	/* KiB */
 #define FDS_SLACK 6		/* honest clients come and go */
 
-/* What one() says of a scenario that cannot be had here, and of one in which the victim was late. */
+/* What one() says of a scenario that cannot be had here, and of one whose victim was late. */
 static char skipped[1], was_late[] = "the victim is late, again and again";
 #define TRIES 3
 

@@ -163,7 +163,7 @@ mv "$D/$$" "$D/$HIS"
 locked directory
 
 forge "$TMP/x" 0
-ln "$D/$$" "$D/1" && why $$ | grep -q '^process' && fail "a file with two names is believed"
+ln "$D/$$" "$D/1" && grep -q '^process' <<<"$(why $$)" && fail "a file with two names is believed"
 
 # peak DIR WORDS...: KiB that rdmastat held at most; what it printed is in $TMP/out and $TMP/err
 peak() {

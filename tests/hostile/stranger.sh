@@ -30,7 +30,7 @@ ask_pid=$PID
 sum() { od -An -tu8 -N8 "$TMP/theirs/asked" 2>/dev/null || echo 0; }
 under_way() { (($(sum) > 200000)); }
 within 10 under_way || fail "the other user's client is not served: $(cat "$TMP/ask.log")"
-said() { RDMASHIM_STAT_DIR=$1 "$TMP/rdmastat" -c 2>/dev/null | grep -q other-user; }
+said() { grep -q other-user <<<"$(RDMASHIM_STAT_DIR=$1 "$TMP/rdmastat" -c 2>/dev/null)"; }
 within 5 said "$STAT" ||
 	fail "the server does not say other-user: $(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c)"
 within 5 said "$TMP/theirs/d" ||

@@ -83,7 +83,7 @@ cat >"$TMP/task.sh" <<EOF
 #!/bin/bash
 echo "task \$SLURM_PROCID preload '\$LD_PRELOAD'"
 if [[ \$SLURM_PROCID == 0 ]]; then exec $B/apps/idle server epoll $port; fi
-until ss -Htln "sport = :$port" | grep -q .; do sleep 0.1; done
+until [[ -n $(ss -Htln "sport = :$port") ]]; do sleep 0.1; done
 exec $B/apps/idle client poll $port 3 $TMP/fifo
 EOF
 chmod 755 "$TMP/task.sh"

@@ -13,7 +13,7 @@ for node in a b; do
 	((bytes <= 1 << 20)) || fail "$node has $bytes bytes registered"
 	say "$node has $bytes bytes registered"
 done
-stays() { "$B/rdmastat" --all -c | grep -q no-memory; }
+stays() { grep -q no-memory <<<"$("$B/rdmastat" --all -c)"; }
 within 40 stays || fail "no connection says why: $("$B/rdmastat" --all -c)"
 turns 20
 ! grep -q 'path is dead' "$TMP/log" || fail "$(cat "$TMP/log")"

@@ -41,8 +41,8 @@ print(c["pulled"], c["pulls_offered"], c["pulls_refused"], c["bad_peer"])' <"$TM
 	((BAD == 0)) || fail "$1: a peer that breaks the protocol: $(said)"
 	say "$1: pulled $((PULLED / 2)) bytes, $OFFERED offers, $REFUSED refused"
 }
-# some BYTES WHAT HOW-OF-THE-SERVER HOW-OF-THE-CLIENT BYTES: more than so many are pulled in one try,
-# of some: what the path is late with on a busy machine goes by TCP.
+# some BYTES WHAT HOW-OF-THE-SERVER HOW-OF-THE-CLIENT BYTES: more than so many are pulled in one
+# try, of some: what the path is late with on a busy machine goes by TCP.
 some() {
 	local most=$1 what=$2
 	shift 2

@@ -67,7 +67,7 @@ for round in first second; do
 	words none "the probes for bpftrace and perf; for want of systemtap-sdt-dev"
 done
 [[ ! -e $TMP/none/rdmastat ]] || fail "rdmastat without its libraries?"
-readelf -n "$TMP/none/librdmashim.so" | grep -q stapsdt && fail "probes without sys/sdt.h?"
+grep -q stapsdt <<<"$(readelf -n "$TMP/none/librdmashim.so")" && fail "probes without sys/sdt.h?"
 said=$("$TMP/none/rdmarun" --lib "$TMP/none/librdmashim.so" cat /proc/self/maps) ||
 	fail "rdmarun: $?"
 grep -q "$TMP/none/librdmashim.so" <<<"$said" || fail "a program does not have the library"

@@ -54,7 +54,7 @@ else
 	say "strace may not trace here: system calls not counted"
 fi
 
-run_with shim sh -c 'cat /proc/self/status' | grep -q '^Threads:[[:space:]]*1$' ||
+grep -q '^Threads:[[:space:]]*1$' <<<"$(run_with shim sh -c 'cat /proc/self/status')" ||
 	fail "a thread in a program without sockets"
 [[ -z $(ls "$STAT" 2>/dev/null) ]] || fail "a counter file of a program without sockets"
 out=$(env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent/dir/file \

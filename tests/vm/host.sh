@@ -110,7 +110,7 @@ listening() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
 wait_port() { within "${2:-30}" listening "$1" || { echo "host $HOST: nobody listens on port $1"; \
 	return 1; }; }
 # rsockets and librdmacm listen where ss does not see it: the port that a cm_id is bound to.
-rdma_listening() { rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN.*:$1\b"; }
+rdma_listening() { grep -q "state LISTEN.*:$1\b" <<<"$(rdma resource show cm_id 2>/dev/null)"; }
 wait_rdma_port() { within "${2:-30}" rdma_listening "$1" ||
 	{ echo "host $HOST: no RDMA listener on port $1"; return 1; }; }
 
@@ -166,7 +166,7 @@ data_up() {
 	ip -6 addr replace "${data_addr6[$HOST]}/64" dev data nodad
 }
 
-device_active() { rdma link show "$1/1" 2>/dev/null | grep -q 'state ACTIVE'; }
+device_active() { grep -q 'state ACTIVE' <<<"$(rdma link show "$1/1" 2>/dev/null)"; }
 # The address table that librdmacm looks in: without the data network's addresses nobody can
 # connect.
 device_has_gids() {

@@ -35,7 +35,7 @@ pair holder bare
 wait_port 7471 60 || fail "nobody holds the port"
 base=$(fds srvholder)
 start flooder timeout 300 python3 -S -E tests/vm/rdma-flooder.py "$P4" 7471 100
-within 60 eval 'output flooder | grep -q closed' || fail "the flooder: $(output flooder)"
+within 60 eval 'grep -q closed <<<"$(output flooder)"' || fail "the flooder: $(output flooder)"
 [[ $(output flooder) == "closed 1"* ]] ||
 	fail "not the oldest of 65 silent callers gives way: $(output flooder)"
 within 60 eval '(($(fds srvholder) > base + 50))' ||

@@ -31,7 +31,7 @@ arrived() { local s g; read -r s g <<<"$(figures a srvlied)"; ((g >= $1)); }
 start liar python3 -S -E tests/vm/rdma-liar.py "$P4" 7471
 wait_port 7471 || fail "$(output liar)"
 pair lied
-within 90 eval 'output liar | grep -q "all told" || ended liar' ||
+within 90 eval 'grep -q "all told" <<<"$(output liar)" || ended liar' ||
 	{ logs; fail "he is not called often enough"; }
 ended liar && { logs; fail "he was answered, or something is wrong with him"; }
 within 60 grep -qs 'TCP: wrong-key' "$TMP"/log.clilied ||

@@ -25,7 +25,7 @@ on "$PEER" start srv shim redis-server --port "$port" --bind "$P4" --save "" --d
 	--protected-mode no
 on "$PEER" wait_port "$port" || fail "redis-server does not listen"
 cli() { shim redis-cli -h "$P4" -p "$port" "$@" 2>&1; }
-cli --pipe <"$TMP"/load | grep -q 'errors: 0, replies: 2000' || fail "pipe"
+grep -q 'errors: 0, replies: 2000' <<<"$(cli --pipe <"$TMP"/load)" || fail "pipe"
 cli -x set big <"$TMP"/big >/dev/null
 [[ $(shim redis-cli -h "$P4" -p "$port" --raw get big | head -c 3000000 |
 	sha256sum) == "$(sha256sum <"$TMP"/big)" ]] || fail "the big value came back changed"

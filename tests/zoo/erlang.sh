@@ -31,7 +31,7 @@ job() {
 	finish "$SRV" 15 || fail "server: $(tail -n 3 "$TMP/server.log")"
 	stop "$names"
 }
-registered() { "$epmd" -names 2>/dev/null | grep -q '^name one at'; }
+registered() { grep -q '^name one at' <<<"$("$epmd" -names 2>/dev/null)"; }
 
 epmd=$(command -v epmd)
 [[ -x $epmd ]] || skip "no epmd"
