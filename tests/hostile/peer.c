@@ -399,7 +399,7 @@ static const char *one(const struct row *r)
 		return "the victim died";
 	if (WIFEXITED(st) && WEXITSTATUS(st) == NOT_HERE)
 		return skipped;
-	if (bad && WIFEXITED(st) && WEXITSTATUS(st) == LATE)
+	if (bad && WIFEXITED(st) && WEXITSTATUS(st) == EXIT_LATE)
 		bad = was_late;
 	/* one look that is good: the honest come and go */
 	for (end = now_ms() + 20000; (n = count_fds()) > base_fds + FDS_SLACK && now_ms() < end;)

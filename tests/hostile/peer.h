@@ -58,11 +58,11 @@ static void __attribute__((noreturn, format(printf, 1, 2))) broken(const char *f
 
 /* The victim did what it should, and did it late: a machine whose processors were taken from it
  * for a while does so once, but not in try after try. */
-#define LATE 78
+#define EXIT_LATE 78
 static void __attribute__((noreturn)) late(const char *what, int ms)
 {
 	fprintf(stderr, "peer: %s: %s (%d ms)\n", scenario, what, ms);
-	exit(LATE);
+	exit(EXIT_LATE);
 }
 
 /* The scenario needs what this machine, or this chroot, does not have. */
