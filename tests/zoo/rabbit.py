@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""rabbit.py PORT PORT: sends messages to a replicated queue at one node of a cluster, which say when
-both have them, while another connection takes them at the other node. What came, in sums."""
+"""rabbit.py PORT PORT: sends messages to a replicated queue at one node of a cluster, which
+confirms each once both nodes have it. Another connection reads them at the other node. Prints
+checksums of what came."""
 import hashlib
 import sys
 import threading
