@@ -345,8 +345,6 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_tx_step(&s->snd.cut, ev, epoch, off, &out);
 	judge(s, &out, "sender", ev);
 	carry_out(s, true, &out);
-	if (before == CUT_TX_ARMING && s->snd.cut.state == CUT_TX_TCP)
-		stream_fell_back_armed(s);
 	/* Not for a step that changes nothing: who waits asks for one again and again. */
 	if (out.n || s->snd.cut.state != before)
 		event_ring(&stream_steps);

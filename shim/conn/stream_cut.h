@@ -35,7 +35,6 @@ bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there
 /* ---- stream_pause.c: what is rewound again and again stays on TCP for a while ---- */
 void stream_fell_back(struct stream *s);	/* this end's direction; s->snd.left_us: when it
 						 * was cut. snd.lock held */
-void stream_fell_back_armed(struct stream *s);	/* it was to be, and was not. snd.lock held */
 bool stream_pauses(struct stream *s);		/* it is not cut yet. snd.lock held */
 
 static inline bool stream_falls_back_often(const struct stream *s)

@@ -35,14 +35,6 @@ void stream_fell_back(struct stream *s)
 		atomic_store(&s->snd.back_soon, back_soon + 1);
 }
 
-/* Each such try costs both ends the kernel's short way and a message, as a cut does. snd.lock
- * held. */
-void stream_fell_back_armed(struct stream *s)
-{
-	s->snd.left_us = now_us();
-	stream_fell_back(s);
-}
-
 bool stream_pauses(struct stream *s)
 {
 	if (now_us() >= s->earn.next_us)

@@ -307,9 +307,6 @@ static void rest(struct stream *s)
 	if (mode != MODE_TCP_FOR_NOW && (mode != MODE_ATTACHED || !stream_falls_back_often(s)))
 		return;
 	stream_lock(s);
-	/* the peer's ARM would wait for the end of a child, and the next one come before that */
-	if (stream_falls_back_often(s) && s->rcv.cut.arm_pending && fork_shared(s))
-		stream_decline(s);
 	if (stream_falls_back_often(s) && all_is_tcp(s) && waits(s))
 		to = MODE_TCP_FOR_NOW;
 	mode = to == MODE_TCP_FOR_NOW ? MODE_ATTACHED : MODE_TCP_FOR_NOW;

@@ -1,14 +1,13 @@
 #!/bin/bash
 # A program starts one child after the other, each of which inherits the socket of a busy
 # connection: that one is not cut and rewound for each of them. It stays on TCP for longer and
-# longer, says why, and is on shared memory again when nobody starts children any more. Nor does an
-# end ask for a cut at each child's end, to take that back at the next one's beginning. It also says
+# longer, says why, and is on shared memory again when nobody starts children any more. It also says
 # how often the background thread was woken meanwhile.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ $MODES == *both* ]] || skip "it counts cuts: no library, or only at one end"
 MODES=both
-CHILDREN=1200
+CHILDREN=300
 
 conn() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn "$@"; }
 figures() { conn "pid = $CLI" -o cuts,rewinds,reason | tail -n 1; }
@@ -25,12 +24,10 @@ slept() {
 			sed -n 's/^voluntary_ctxt_switches:\t//p' "$t/status"
 	done
 }
-asked() { grep -c 'say ARM ' "$TMP/shim.both"; }
 spawned_and_paused() { paused || true; spawned; }
 
 job() {
-	local port before after seen=- slept asked
-	export RDMASHIM_LOG=debug
+	local port before after seen=- slept
 	free_port port
 	server "$B/apps/lentoften" listen "$port"
 	wait_port "$port"
@@ -44,18 +41,15 @@ job() {
 	within 20 fast || fail "it stays on TCP: $(figures)"
 	read -r _ before _ < <(figures)
 	slept=$(slept)
-	asked=$(asked)
 	echo "spawn $CHILDREN" >&4
 	within 60 spawned_and_paused || fail "no $CHILDREN children: $(cat "$TMP/client.log")"
 	slept=$(($(slept) - slept))
-	asked=$(($(asked) - asked))
 	[[ $seen != - ]] || within 5 paused
 	read -r _ after _ < <(figures)
 	say "$(cat "$TMP/client.log") (rounds, ms), rewinds: $((after - before)); on TCP: $seen;" \
-		"woken: $slept, asked: $asked"
+		"woken: $slept"
 	# both directions, with pauses of 20 ms, 40 ms ... in what is a second or a few
 	((after - before <= 40)) || fail "$((after - before)) rewinds for $CHILDREN children"
-	((asked <= 30)) || fail "$asked times a cut was asked for, for $CHILDREN children"
 	[[ $seen == rewound-often ]] || fail "no reason was seen, or another: $(figures)"
 	within 30 fast || fail "it does not leave TCP any more: $(figures)"
 	exec 4>&-
