@@ -77,7 +77,6 @@ void stream_give_large(struct stream *x) { (void)x; }
 void stream_in_vain(struct stream *x, enum patience p, uint64_t ns) { (void)x, (void)p, (void)ns; }
 bool stream_try_free(struct stream *x, uint32_t gen) { (void)x, (void)gen; return false; }
 void stream_fell_back(struct stream *x) { (void)x; }
-void stream_fell_back_armed(struct stream *x) { (void)x; }
 int64_t stream_kernel_received(int fd) { (void)fd; return 1 << 20; }
 void ring_memory_unused(struct stream *x) { (void)x; }
 void ring_memory_free(struct stream *x) { (void)x; }
