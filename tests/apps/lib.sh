@@ -12,6 +12,7 @@
 
 set -uo pipefail
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$TOP/tests/scripts/waits.bash"
 B=${B:-build}
 case $B in /*) ;; *) B=$TOP/$B ;; esac
 PATH=$PATH:/usr/sbin:/sbin
@@ -188,18 +189,6 @@ start() {
 client() { run_with client "$@"; }
 server() { start server "$TMP/server.log" "$@"; SRV=$PID; }
 
-# within SECS CMD...: until it succeeds, for so many seconds (SECONDS would be up to one less) and
-# then so many tries: where the machine stands still, so does what is waited for.
-within() {
-	local end=$((${EPOCHREALTIME/./} + $1 * 1000000)) tries=$1 nap=0.01
-	shift
-	until "$@"; do
-		((${EPOCHREALTIME/./} < end || --tries > 0)) || return 1
-		sleep $nap
-		nap=0.05
-	done
-}
-
 # best_of N CMD...: tries CMD until it succeeds, N times at most. What a try adds to $OUT counts
 # only if it is the last one. For a floor that the fault never reaches, and that is otherwise
 # missed only while other programs have the processors: they decide how soon two ends meet, and
@@ -216,11 +205,6 @@ best_of() {
 }
 
 gone() { ! kill -0 "$1" 2>/dev/null || [[ $(ps -o stat= -p "$1") == Z* ]]; }
-# State 0A in /proc/net/tcp; not by ss, which a machine for benchmarks may lack.
-listening() {
-	grep -qsE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:0000 0A " /proc/net/tcp \
-		/proc/net/tcp6
-}
 wait_port() { within "${2:-15}" listening "$1" || fail "nobody listens on port $1"; }
 
 # finish PID SECS: the exit status of a background program that must end by itself.
@@ -239,13 +223,11 @@ stop() {
 	true
 }
 
-# free_port VAR: a port below the ephemeral ones on which nobody listens. Nor will another lane's
-# test meanwhile (TEST_LANE, of run-tests.sh): it has other ones.
+# free_port VAR: a port of this lane on which nobody listens.
 free_port() {
-	local p lane=${TEST_LANE:-0/1} most
-	most=$((12000 / ${lane#*/}))
+	local p
 	while :; do
-		p=$((20000 + ${lane%/*} * most + (RANDOM * 32768 + RANDOM) % most))
+		lane_port p
 		[[ -z $(ss -Htan "sport = :$p") && " ${USED_PORTS-} " != *" $p "* ]] && break
 	done
 	USED_PORTS="${USED_PORTS-} $p"

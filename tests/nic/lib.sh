@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # lib.sh - sourced by the tests in tests/nic: a simulated device of their own.
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$TOP/tests/scripts/waits.bash"
 B=$(realpath "${B:-$TOP/build}")
 # A sanitizer looks at the library under test; perftest would not bear it in the device's libraries.
 NIC=${SAN:+$TOP/build}
@@ -37,16 +38,6 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# As in tests/apps/lib.sh.
-within() {
-	local end=$((${EPOCHREALTIME//[.,]/} + $1 * 1000000)) tries=$1
-	shift
-	until "$@"; do
-		((${EPOCHREALTIME//[.,]/} < end || --tries > 0)) || return 1
-		sleep 0.02
-	done
-}
-
 # device [-r] [-t ENGINES] [KNOB=VALUE]...: starts it.
 device() {
 	local opts=()
@@ -78,19 +69,11 @@ no_device() {
 	true
 }
 
-# listening PORT: by TCP; not by ss, which a machine for benchmarks may lack.
-listening() {
-	local at
-	printf -v at '^ *[0-9]+: [0-9A-F]+:%04X [0-9A-F]+:0000 0A ' "$1"
-	grep -qsE "$at" /proc/net/tcp /proc/net/tcp6
-}
-
-# free_port VAR: below the ephemeral ones; nobody listens there, as in tests/apps/lib.sh.
+# free_port VAR: a port of this lane on which nobody listens.
 free_port() {
-	local p lane=${TEST_LANE:-0/1} most
-	most=$((12000 / ${lane#*/}))
+	local p
 	while :; do
-		p=$((20000 + ${lane%/*} * most + (RANDOM * 32768 + RANDOM) % most))
+		lane_port p
 		listening "$p" || break
 	done
 	printf -v "$1" %s "$p"
