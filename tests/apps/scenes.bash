@@ -27,7 +27,7 @@ run_scenes() {
 	done
 }
 
-# Every connection that lived long enough was upgraded.
+# most_were_cut WHAT PERCENT: so many of those that lived long enough were upgraded.
 most_were_cut() {
 	local n
 	collect
@@ -36,7 +36,7 @@ most_were_cut() {
 		<"$TMP/stat.$MODE.json")
 	say "$1: $n of $CONNS ends of connections were on a fast path, $FAST bytes, $CUTS cuts," \
 		"$REWINDS rewinds; on TCP because: $REASONS"
-	((n >= CONNS * ${2:-90} / 100)) ||
+	((n >= CONNS * $2 / 100)) ||
 		{ say "only $n of $CONNS ends of connections were upgraded"; return 1; }
 }
 
@@ -60,20 +60,22 @@ as_on_the_kernel() {
 	[[ -n $SHIM ]] || return 1
 	begin_mode both
 	policy 'earn_bytes 0' 'earn_rounds 0'
-	best_of 3 scenes_at_ease "$1"
+	best_of 3 scenes_at_ease "$TMP/out.strict" "$1"
 	: >"$OUT"
 	policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 5ms'
-	best_of 3 scenes_cut
+	best_of 3 scenes_cut 5 60 -l
 }
+# scenes_at_ease BARE PERCENT: a try, for best_of.
 scenes_at_ease() {
 	run_scenes
-	differs "at ease" "$TMP/out.strict"
-	most_were_cut "at ease" "$1" || return
+	differs "at ease" "$1"
+	most_were_cut "at ease" "$2" || return
 	[[ $(type -t at_ease) != function ]] || at_ease
 }
+# scenes_cut MS PERCENT [OPTION]...: the same with cuts, which the policy forces.
 scenes_cut() {
-	run_scenes -l
-	differs "cut and rewound every 5 ms" "$TMP/out.bare"
-	most_were_cut "cut and rewound every 5 ms" 60 || return
+	run_scenes "${@:3}"
+	differs "cut and rewound every $1 ms" "$TMP/out.bare"
+	most_were_cut "cut and rewound every $1 ms" "$2" || return
 	((REWINDS > 2 * CONNS)) || { say "only $REWINDS rewinds"; return 1; }
 }

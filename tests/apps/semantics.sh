@@ -14,21 +14,10 @@ run_scenes
 [[ -n $SHIM ]] || exit 0
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'
-semantics_at_ease() {
-	run_scenes
-	differs "at ease" "$TMP/out.bare"
-	most_were_cut "at ease"
-}
-best_of 3 semantics_at_ease
+best_of 3 scenes_at_ease "$TMP/out.bare" 90
 ((CUTS < 20 * CONNS)) || { say "FAILED: $CUTS cuts and $REWINDS rewinds though nothing forces" \
 	"them"; BAD=$((BAD + 1)); }
 : >"$OUT"
 policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 3ms'
-semantics_cut() {
-	run_scenes
-	differs "cut and rewound every 3 ms" "$TMP/out.bare"
-	most_were_cut "cut and rewound every 3 ms" || return
-	((REWINDS > 2 * CONNS)) || { say "only $REWINDS rewinds"; return 1; }
-}
-best_of 3 semantics_cut
+best_of 3 scenes_cut 3 90
 ((BAD == 0)) || fail "$BAD runs differ"
