@@ -359,12 +359,11 @@ static bool one_round(uint64_t end_us)
 {
 	struct epoll_event ev[64];
 	struct bell *b = atomic_load(&bell);
-	uint64_t due, now;
+	uint64_t due = round_of_work(), now;
 	struct timespec t, *tp = NULL;
 	bool idle;
 	long n;
 
-	due = round_of_work();
 	atomic_store(&kicked, false);
 	due = earlier(due, duties->turn());
 	if (bell_slice(b) != UINT64_MAX)

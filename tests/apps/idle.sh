@@ -78,8 +78,11 @@ one() {
 		before=$(usage_of "$SRV" "$c")
 		sleep "$secs"
 		after=$(usage_of "$SRV" "$c")
-		[[ $before == "$after" ]] && ((!--quiet)) && break
-		[[ $before == "$after" ]] || quiet=2
+		if [[ $before != "$after" ]]; then
+			quiet=2
+		elif ((!--quiet)); then
+			break
+		fi
 	done
 	s1=$(pss "$SRV") c1=$(pss "$c")
 	say "$how: $n connections idle for $secs s: $((${after% *} - ${before% *})) wake-ups," \
